@@ -132,10 +132,10 @@ def test_an_array_may_be_read_where_nothing_is_unpickled() -> None:
 def test_every_final_objective_stands_in_the_table() -> None:
     from bertsmith.objectives import OBJECTIVES
 
-    table = {entry.__name__ for entry in OBJECTIVES.values()}
+    table, abstract = {entry.__name__ for entry in OBJECTIVES.values()}, {"Pretraining", "LanguageModel"}
     found = set()
     for path in (SOURCE / "objectives").glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and {"Pretraining", *table} & {ast.unparse(base) for base in node.bases}:
+            if isinstance(node, ast.ClassDef) and (abstract | table) & {ast.unparse(base) for base in node.bases}:
                 found.add(node.name)
-    assert found == table
+    assert found - abstract == table

@@ -61,7 +61,7 @@ class Case:
 
     @property
     def stateful(self) -> bool:
-        return OBJECTIVES[self.objective].stateful
+        return OBJECTIVES[self.objective].needs == "recurrent"
 
     def hollow(self) -> Pretraining:
         """The objective on the meta device, without numbers."""

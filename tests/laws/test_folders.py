@@ -10,7 +10,7 @@ from laws.networks import MEMBERS, NETWORKS, built, dropouts
 
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.networks import NATIVE, native_name
+from bertsmith.models.networks import NATIVE
 from bertsmith.models.transformer_config import TransformerConfig
 
 # Members with their own dropout; and every choice of our own networks, which have no layout of others to fit.
@@ -22,7 +22,7 @@ CONFIGS = {
 
 
 def test_every_network_of_our_own_format_is_among_them() -> None:
-    assert {native_name(one) for one in CONFIGS.values() if not isinstance(one, TransformerConfig)} == NATIVE.keys()
+    assert {one.architecture for one in CONFIGS.values() if not isinstance(one, TransformerConfig)} == NATIVE.keys()
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -38,4 +38,4 @@ def test_a_folder_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
         assert opened.state_dict[key].dtype == weight.dtype
     if not isinstance(config, TransformerConfig):
         said = json.loads((tmp_path / "model" / "config.json").read_text())
-        assert (said["model_type"], said["network"]) == ("bertsmith", native_name(config))
+        assert (said["model_type"], said["network"]) == ("bertsmith", config.architecture)

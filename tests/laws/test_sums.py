@@ -25,8 +25,9 @@ PACKED = [case for case in EVERY if not case.stateful]  # a stream has no filler
 
 def sequences(batch: Batch) -> list[int]:
     """Those that are not empty, filler included."""
-    filled = torch.stack([one.tokens.bounds.diff() > 0 for one in halves(batch)]).any(0).nonzero()[:, 0].tolist()
-    return filled
+    filled = torch.stack([one.tokens.bounds.diff() > 0 for one in halves(batch)]).any(0)
+    numbers: list[int] = filled.nonzero()[:, 0].tolist()
+    return numbers
 
 
 @pytest.mark.parametrize("case", EVERY, ids=str)

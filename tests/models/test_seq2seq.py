@@ -13,7 +13,7 @@ from torch import Tensor
 from bertsmith.data.batch import Tokens
 from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
-from bertsmith.models.networks import build_network, native_name
+from bertsmith.models.networks import build_network
 from bertsmith.models.seq2seq import Attention, Seq2Seq, Seq2SeqConfig
 from bertsmith.nn.init import initialise
 
@@ -51,7 +51,7 @@ def test_the_parameter_count_is_that_of_the_network_and_folders_have_a_name_for_
         built = build_network(config)
     assert isinstance(built, Seq2Seq)
     assert sum(part.numel() for part in built.parameters()) == config.parameter_count
-    assert native_name(config) == "seq2seq"
+    assert config.architecture == "seq2seq"
     names = built.matrices()
     assert names.keys() <= dict(built.named_parameters()).keys()
     assert len(names) == 2 * config.directions * config.layers + 2 * config.decoder_layers

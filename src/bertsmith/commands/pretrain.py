@@ -21,7 +21,6 @@ from bertsmith.insight.model_card import pretrained_card
 from bertsmith.insight.report import RunSummary
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.layout import kernels_unavailable
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle
@@ -233,7 +232,7 @@ def _export(path: Path, objective: Pretraining, tokenizer: Tokenizer, run: RunSu
     layout = layout_of(shape)
     kept = {"trunk", *layout.pretrained}  # heads that the layout has; ModernBERT has none for next-sentence prediction
     state = {name: one for name, one in objective.state_dict().items() if name.partition(".")[0] in kept}
-    if isinstance(shape, TransformerConfig) and shape.causal:
+    if shape.architecture == "decoder":
         tokenizer = tokenizer.for_prompts()  # no end token after a prompt
     with folders.atomic_folder(path) as folder:
         extra: dict[str, Any] = dict(tokenizer.special_ids(layout.special_tokens))

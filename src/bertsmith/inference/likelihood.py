@@ -21,9 +21,7 @@ from bertsmith.data.batch import SelectedBatch, TargetBatch
 from bertsmith.data.rows import BATCH_TOKENS, Row, batch_by_length, pack_rows
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.inference.masked_copies import MaskedCopies, PllForm
-from bertsmith.objectives.causal import CausalLM
-from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.recurrent_lm import RecurrentLM
+from bertsmith.objectives.base import LanguageModel
 from bertsmith.text.tokenizer import Tokenizer
 
 MAX_LOGITS = 1 << 25  # logits in memory at once, so that memory does not grow with the vocabulary or the batch
@@ -76,7 +74,7 @@ class ScoredText:
 
 
 def score(
-    objective: MaskedLM | CausalLM | RecurrentLM,
+    objective: LanguageModel,
     tokenizer: Tokenizer,
     texts: Sequence[str],
     *,
@@ -96,7 +94,7 @@ def score(
         objective.to(device)
     once = list(dict.fromkeys(texts))
     encoded = tokenizer.encode(once)
-    causal, length = isinstance(objective, CausalLM | RecurrentLM), objective.trunk.config.max_length
+    causal, length = objective.trunk.config.causal, objective.trunk.config.max_length
     max_length = length if causal else max(1, length - 2)  # the last token is predicted and not read
     numbers: dict[tuple[int, ...], int] = {}  # the distinct windows
     windows_of = []
@@ -107,7 +105,7 @@ def score(
         windows_of.append(
             [numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continuation_mask, max_length)]
         )
-    if isinstance(objective, CausalLM | RecurrentLM):
+    if causal:
         logs = _causal_log_likelihoods(objective, list(numbers), tokenizer.start_id if numbers else 0, batch_tokens)
     else:
         logs = _pseudo_log_likelihoods(objective, MaskedCopies.of(list(numbers), tokenizer, pll_form), batch_tokens)
@@ -177,7 +175,9 @@ def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], max_length: in
 
 
 @torch.inference_mode()
-def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, batch_tokens: int) -> Float32[np.ndarray, "N"]:
+def _pseudo_log_likelihoods(
+    objective: LanguageModel, copies: MaskedCopies, batch_tokens: int
+) -> Float32[np.ndarray, "N"]:
     """The log-probability of each copy's target. Nothing waits for a GPU before all batches are queued."""
     device = objective.trunk.embedding.weight.device
     lengths = copies.lengths[copies.sequence_numbers].tolist()
@@ -201,7 +201,7 @@ def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, batch_tok
 
 @torch.inference_mode()
 def _causal_log_likelihoods(
-    objective: CausalLM | RecurrentLM, sequences: Sequence[Sequence[int]], start: int, batch_tokens: int
+    objective: LanguageModel, sequences: Sequence[Sequence[int]], start: int, batch_tokens: int
 ) -> Float32[np.ndarray, "N"]:
     """The log-probability of each token given the start token and those before it, in the order of the sequences."""
     device, training = objective.trunk.embedding.weight.device, objective.training
@@ -223,7 +223,7 @@ def _causal_log_likelihoods(
     return logs
 
 
-def token_log_probabilities(objective: MaskedLM | CausalLM | RecurrentLM, batch: TargetBatch) -> Float[Tensor, "N"]:
+def token_log_probabilities(objective: LanguageModel, batch: TargetBatch) -> Float[Tensor, "N"]:
     """The log-probability of each target token of a batch."""
     device = batch.targets.device
     selected = batch.target_positions if isinstance(batch, SelectedBatch) else None

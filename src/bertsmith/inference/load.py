@@ -12,23 +12,20 @@ from bertsmith.inference import device as devices
 from bertsmith.inference import inputs
 from bertsmith.inference.model import Model
 from bertsmith.inference.save import Origin
-from bertsmith.models.elmo import ElmoConfig
-from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers as sentences
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.hf.folder import ModelFolder
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.networks import EncoderDecoderNetwork, build_network
-from bertsmith.models.recurrent import RecurrentConfig
-from bertsmith.models.transformer import Transformer
-from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.objectives.base import Objective
+from bertsmith.models.networks import EncoderDecoderNetwork, Network, build_network
+from bertsmith.objectives.base import LanguageModel, Objective
 from bertsmith.objectives.bilm import BidirectionalLM
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks import TASKS
+from bertsmith.tasks.base import Task
 from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -49,7 +46,7 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
     if tokenizer.vocabulary > opened.config.vocabulary:
         fact = f"the tokenizer has {tokenizer.vocabulary} tokens, the model {opened.config.vocabulary}"
         raise FolderError(path, fact, "The two do not belong together")
-    if not (isinstance(opened.config, TransformerConfig) and opened.config.causal):
+    if opened.config.architecture != "decoder":
         tokenizer = tokenizer.for_tasks()  # some files leave the special tokens to the code of BERT's tokenizer
     with torch.device("meta"):
         objective = _objective(opened, path / folders.CONFIG)
@@ -58,7 +55,7 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
     if missing and opened.finetuned is not None:
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.finetuned.task} needs")
     sentence = sentences.read(path)
-    has_lm_head = "mlm_head" in opened.parts or isinstance(objective, CausalLM | RecurrentLM)
+    has_lm_head = isinstance(objective, LanguageModel) and (opened.config.causal or "mlm_head" in opened.parts)
     own = opened.config_json.get("bertsmith")
     training_data = own.get(folders.TRAINED_ON) if isinstance(own, dict) else None
     return Model(
@@ -74,29 +71,36 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
 
 def _objective(opened: ModelFolder, config_path: Path) -> Objective:
     """The network with the heads that the folder has weights for."""
-    finetuned = opened.finetuned
-    if opened.config.decoder_layers:
-        if task := _text_to_text(opened, config_path):
-            return task
-        if not isinstance(opened.config, TransformerConfig):
+    trunk, architecture = build_network(opened.config), opened.config.architecture
+    if opened.finetuned is not None and architecture in ("encoder", "decoder"):
+        return _finetuned(opened, opened.finetuned, trunk)
+    match architecture:
+        case "encoder_decoder":
+            task = _text_to_text(opened, trunk, config_path)
+            return SpanCorruption(trunk, SpanCorruption.Config()) if task is None else task
+        case "seq2seq":
+            if task := _text_to_text(opened, trunk, config_path):
+                return task
             remedy = "Fine-tune it first: bertsmith finetune lstm-attention DATA --out runs/translation"
             raise FolderError(config_path, "does not name the task of the network", remedy)
-        return SpanCorruption(EncoderDecoder(opened.config), SpanCorruption.Config())
-    if isinstance(opened.config, RecurrentConfig):
-        return RecurrentLM(build_network(opened.config), RecurrentLM.Config())
-    if isinstance(opened.config, ElmoConfig):
-        return BidirectionalLM(build_network(opened.config), BidirectionalLM.Config())
-    if not isinstance(opened.config, TransformerConfig):
-        remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/tuned"
-        raise FolderError(config_path, "holds word vectors and nothing that uses them", remedy)
-    trunk = Transformer(opened.config)
-    if finetuned is None and opened.config.causal:
-        return CausalLM(trunk, CausalLM.Config())
-    if finetuned is None:
-        pairs: Pairs = "none"
-        if {"pooler", "sentence_pair"} <= opened.parts:
-            pairs = "sop" if opened.config_json.get("pairs", layout_of(opened.config).pairs) == "sop" else "nsp"
-        return MaskedLM(trunk, MaskedLM.Config(pairs=pairs))
+        case "recurrent":
+            return RecurrentLM(trunk, RecurrentLM.Config())
+        case "elmo":
+            return BidirectionalLM(trunk, BidirectionalLM.Config())
+        case "static":
+            remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/tuned"
+            raise FolderError(config_path, "holds word vectors and nothing that uses them", remedy)
+        case "decoder":
+            return CausalLM(trunk, CausalLM.Config())
+        case "encoder":
+            pairs: Pairs = "none"
+            if {"pooler", "sentence_pair"} <= opened.parts:
+                pairs = "sop" if opened.config_json.get("pairs", layout_of(opened.config).pairs) == "sop" else "nsp"
+            return MaskedLM(trunk, MaskedLM.Config(pairs=pairs))
+
+
+def _finetuned(opened: ModelFolder, finetuned: FinetunedTask, trunk: Network) -> Task:
+    """The task that a folder was fine-tuned for, with its head."""
     kind, config, labels = TASKS[finetuned.task], TASKS[finetuned.task].Config(), finetuned.labels
     match finetuned.task:
         case "classify":
@@ -114,7 +118,7 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
     return kind(trunk, config, labels)
 
 
-def _text_to_text(opened: ModelFolder, config_path: Path) -> TextToText | None:
+def _text_to_text(opened: ModelFolder, trunk: Network, config_path: Path) -> TextToText | None:
     """The text-to-text task of an encoder-decoder, from our own keys of config.json: it has no head to tell it by."""
     own = opened.config_json.get("bertsmith")
     if not isinstance(own, dict) or own.get("task") != "write":
@@ -123,6 +127,5 @@ def _text_to_text(opened: ModelFolder, config_path: Path) -> TextToText | None:
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise FolderError(config_path, f"'labels' of bertsmith is {short_repr(labels)}", "Give a list of names")
     settings = {name: value for name, value in own.items() if name not in ("task", "labels", folders.TRAINED_ON)}
-    trunk = build_network(opened.config)
-    assert isinstance(trunk, EncoderDecoderNetwork)  # since decoder_layers > 0
+    assert isinstance(trunk, EncoderDecoderNetwork)
     return TextToText(trunk, build(settings, TextToText.Config, f"{config_path} [bertsmith]"), tuple(labels))

@@ -23,10 +23,9 @@ from bertsmith.models.hf.sentence_transformers import SentenceConfig
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.pooling import Pooling
-from bertsmith.objectives.base import Objective
+from bertsmith.objectives.base import LanguageModel, Objective
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task
 from bertsmith.text.tokenizer import Tokenizer
@@ -190,13 +189,15 @@ class LoadedModel:
         contexts = contexts if isinstance(contexts, int) and 0 < contexts < len(texts) else 1
         return TrainedOn(kind=kind, texts=tuple(texts), context_columns=contexts, tags=tags)
 
-    def language_model(self) -> MaskedLM | CausalLM | RecurrentLM:
+    def language_model(self) -> LanguageModel:
         """The language model, masked or causal, that gives tokens their probabilities.
 
         >>> type(model.language_model()).__name__
         'MaskedLM'
         """
-        return self.objective if isinstance(self.objective, CausalLM | RecurrentLM) else self.masked_lm()
+        if self.has_lm_head and isinstance(self.objective, LanguageModel):
+            return self.objective
+        return self.masked_lm()  # which refuses the others
 
     def masked_lm(self, purpose: str = "Scores") -> MaskedLM:
         """The masked language model with its head; a model without one is refused, with the purpose in the message.

@@ -21,8 +21,7 @@ from jaxtyping import Int32, Int64
 from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.rows import Row, batch_by_length, pack_rows
 from bertsmith.inference import likelihood
-from bertsmith.objectives.causal import CausalLM
-from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.base import LanguageModel
 from bertsmith.random_bits import uniform
 from bertsmith.text.language import UNSPACED_LETTERS
 from bertsmith.text.tokenizer import Tokenizer
@@ -85,11 +84,9 @@ def batches(texts: Sequence[MaskedText], batch_tokens: int = BATCH_TOKENS) -> It
 
 
 @torch.inference_mode()
-def bits_and_bytes(
-    objective: MaskedLM | CausalLM, tokenizer: Tokenizer, texts: Sequence[str]
-) -> list[tuple[float, int]]:
+def bits_and_bytes(objective: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str]) -> list[tuple[float, int]]:
     """For each text the bits of its masked words and their bytes; by a causal model, of all words."""
-    if isinstance(objective, CausalLM):
+    if objective.trunk.config.causal:
         scored = likelihood.score(objective, tokenizer, texts)
         return [(-one.log_likelihood / math.log(2), one.bytes) for one in scored]
     masked = mask_words(tokenizer, texts)

@@ -22,9 +22,7 @@ from bertsmith.data.rows import BATCH_TOKENS
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference.likelihood import score
 from bertsmith.inference.masked_copies import PllForm
-from bertsmith.objectives.causal import CausalLM
-from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.recurrent_lm import RecurrentLM
+from bertsmith.objectives.base import LanguageModel
 from bertsmith.text.tokenizer import Tokenizer
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
@@ -81,7 +79,7 @@ def read_minimal_pairs(path: str | Path, limit: int | None = None) -> list[Minim
 
 
 def evaluate(
-    objective: MaskedLM | CausalLM | RecurrentLM,
+    objective: LanguageModel,
     tokenizer: Tokenizer,
     pairs: Sequence[MinimalPair],
     *,

@@ -23,9 +23,6 @@ from bertsmith.inference.prediction import Prediction
 from bertsmith.inference.translate import TokenAlignment, TranslatedText, align, translate_texts
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf.folder import finetune_command
-from bertsmith.objectives.causal import CausalLM
-from bertsmith.objectives.recurrent_lm import RecurrentLM
-from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks import TASKS, task_name
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.text_to_text import TextToText
@@ -108,7 +105,7 @@ class Model(LoadedModel):
         2
         """
         asked, one = inputs.as_texts(prompts, "prompts")
-        if not isinstance(self.objective, CausalLM | RecurrentLM | SpanCorruption | TextToText):
+        if not self.objective.generates:
             remedy = "Only causal and text-to-text models generate, such as GPT and T5"
             raise FolderError(self.path, "was not trained to predict the next token", remedy)
         config = GenerationConfig(**inputs.known_options(GenerationConfig, options))

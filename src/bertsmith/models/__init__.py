@@ -13,7 +13,7 @@
     generation       sampling, beam search and prompt-lookup decoding with a cache
     hf               configs and state dicts of Hugging Face folders, read and written
 
-A network that is not a transformer gets a file and a line in `networks.NATIVE`.
+A network that is not a transformer gets a file and a line in `networks.NETWORKS` and `networks.NATIVE`.
 """
 
 import sys

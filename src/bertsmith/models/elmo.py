@@ -1,6 +1,7 @@
 """ELMo: a character CNN for words, and two LSTM stacks: a forward and a backward language model."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int, Int16
@@ -54,6 +55,7 @@ class ElmoConfig(Counted):
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
 
+    architecture: ClassVar[Literal["elmo"]] = "elmo"
     causal = False  # each direction is causal, both together are not
     decoder_layers = segments = position_offset = 0
 

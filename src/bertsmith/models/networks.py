@@ -1,6 +1,6 @@
 """All networks: the one that a configuration describes, and the products that it costs a token."""
 
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -16,20 +16,29 @@ NetworkConfig = TransformerConfig | RecurrentConfig | Seq2SeqConfig | ElmoConfig
 Network = Transformer | EncoderDecoder | Recurrent | Seq2Seq | Elmo | Static
 EncoderDecoderNetwork = EncoderDecoder | Seq2Seq
 
-# Networks that transformers has no class for, by their name in our folders: configuration and module.
-NATIVE: dict[str, tuple[type[Any], type[Any]]] = {
-    "recurrent": (RecurrentConfig, Recurrent),
-    "seq2seq": (Seq2SeqConfig, Seq2Seq),
-    "elmo": (ElmoConfig, Elmo),
-    "static": (StaticConfig, Static),
+# What a configuration declares as its `architecture`: an encoder such as BERT, a causal decoder such as GPT, both with
+# cross-attention such as T5, or one of the networks that transformers has no class for, by its name in our folders.
+Architecture = Literal["encoder", "decoder", "encoder_decoder", "recurrent", "seq2seq", "elmo", "static"]
+NETWORKS: dict[Architecture, type[Any]] = {
+    "encoder": Transformer,
+    "decoder": Transformer,
+    "encoder_decoder": EncoderDecoder,
+    "recurrent": Recurrent,
+    "seq2seq": Seq2Seq,
+    "elmo": Elmo,
+    "static": Static,
+}
+NATIVE: dict[str, type[Any]] = {  # configurations of our own folders
+    "recurrent": RecurrentConfig,
+    "seq2seq": Seq2SeqConfig,
+    "elmo": ElmoConfig,
+    "static": StaticConfig,
 }
 
 
 def build_network(config: NetworkConfig) -> Network:
     """The network that a configuration describes."""
-    if isinstance(config, TransformerConfig):
-        return EncoderDecoder(config) if config.decoder_layers else Transformer(config)
-    built: Network = NATIVE[native_name(config)][1](config)
+    built: Network = NETWORKS[config.architecture](config)
     return built
 
 
@@ -63,8 +72,3 @@ def matrix_weights(*modules: nn.Module) -> int:
         for weight in part.parameters(recurse=False)
         if weight.ndim > 1
     )
-
-
-def native_name(config: NetworkConfig) -> str:
-    """The name in our folders of a network that transformers has no class for."""
-    return next(name for name, (kind, _) in NATIVE.items() if isinstance(config, kind))

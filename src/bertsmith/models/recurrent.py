@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,7 @@ class RecurrentConfig(Counted):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give a share, at least 0 and below 1")
 
+    architecture: ClassVar[Literal["recurrent"]] = "recurrent"
     causal = True
     decoder_layers = segments = position_offset = 0
 

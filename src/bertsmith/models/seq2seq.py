@@ -4,7 +4,7 @@ Input feeding hands the last attention vector to the next step (Luong et al. 201
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -51,6 +51,7 @@ class Seq2SeqConfig(Counted):
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
 
+    architecture: ClassVar[Literal["seq2seq"]] = "seq2seq"
     causal = False  # the encoder sees the whole source
     segments = position_offset = 0
 

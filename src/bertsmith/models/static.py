@@ -1,6 +1,7 @@
 """Static word vectors as a network: an embedding table with one vector for each word, in any context."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ class StaticConfig(Counted):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
 
+    architecture: ClassVar[Literal["static"]] = "static"
     causal = False
     layers = distinct = decoder_layers = segments = position_offset = 0
 

@@ -78,6 +78,11 @@ class TransformerConfig(Counted):
                 raise ValueError(f"{name} is {getattr(self, name)}. Give a share, at least 0 and below 1")
 
     @property
+    def architecture(self) -> Literal["encoder", "decoder", "encoder_decoder"]:
+        """Whether the network reads a text, continues it, or writes another."""
+        return "encoder_decoder" if self.decoder_layers else "decoder" if self.causal else "encoder"
+
+    @property
     def learned(self) -> bool:
         """Whether there is a learned table of positions."""
         return self.positions in ("learned", "learned_relative")

@@ -11,10 +11,7 @@ from torch import Tensor, nn
 from bertsmith.data.batch import TargetBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
-from bertsmith.models.elmo import Elmo
-from bertsmith.models.encoder_decoder import EncoderDecoder
-from bertsmith.models.networks import Network
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.networks import Architecture, Network
 from bertsmith.text.tokenizer import Tokenizer
 
 
@@ -31,6 +28,7 @@ class Objective(nn.Module, ABC):
     """A training objective: `forward` returns the losses of a batch as sums. The trainer knows nothing else of it."""
 
     trunk: Network
+    generates: ClassVar[bool] = False  # whether it teaches its network to write text, token by token
 
     def hidden_matrices(self) -> dict[str, int]:
         """The matrices inside the network's layers by name, with the number stacked in each: for Muon."""
@@ -45,45 +43,20 @@ class Pretraining(Objective):
     """A pretraining objective: self-supervised, its targets are made from packed text."""
 
     Config: ClassVar[Any]
-    causal: ClassVar[bool] = False  # whether the network must be causal
-    encoder_decoder: ClassVar[bool] = False  # whether the network must have a decoder with cross-attention
-    stateful: ClassVar[bool] = False  # whether each batch continues the one before it, with its recurrent state
-    bilm: ClassVar[bool] = False  # whether the network must be two separate directions, as ELMo is
+    needs: ClassVar[Architecture]  # the networks that it can train
 
     def __init__(self, trunk: Network, config: Any) -> None:
         super().__init__()
-        if self.bilm and not isinstance(trunk, Elmo):
-            fact = "the network does not keep its two directions apart, and would see the words that it has to predict"
-            raise RecipeError("objective.kind", fact, "Use another, or a member such as elmo")
-        if isinstance(trunk, Elmo) and not self.bilm:
-            fact = "the network has two separate directions, and each must predict every word"
-            raise RecipeError("objective.kind", fact, "Use 'bilm', or a member such as bert-base")
-        if not (self.bilm or self.stateful or isinstance(trunk, Transformer | EncoderDecoder)):
-            fact = "the network is not a transformer"
-            remedy = "Use 'recurrent_lm' for a recurrent one; "
-            remedy += "an LSTM encoder-decoder learns by bertsmith finetune"
-            raise RecipeError("objective.kind", fact, remedy)
-        if self.causal and not trunk.config.causal:
-            fact = "the network is not causal, and would see the tokens that it has to predict"
-            raise RecipeError("objective.kind", fact, "Use 'masked_lm', or a member such as gpt2")
-        if trunk.config.causal and not self.causal:
-            fact = "the network is causal, and masked tokens are predicted from both sides"
-            raise RecipeError("objective.kind", fact, "Use 'causal_lm', or a member such as bert-base")
-        if self.encoder_decoder and not trunk.config.decoder_layers:
-            fact = "the network has no decoder to generate the targets"
-            raise RecipeError("objective.kind", fact, "Use 'masked_lm', or a member such as t5-base")
-        if trunk.config.decoder_layers and not self.encoder_decoder:
-            fact = "the network has a decoder, which would learn nothing"
-            raise RecipeError("objective.kind", fact, "Use 'span_corruption', or a member such as bert-base")
+        check_architecture(trunk.config.architecture, self.needs)
         self.trunk, self.config = trunk, config
 
     def bind(self, tokenizer: Tokenizer) -> None:
         """Take from the tokenizer what the network needs before training, such as the characters of each word."""
 
     @property
-    @abstractmethod
     def pairs(self) -> Pairs:
         """How the packer pairs texts: none, next sentence (NSP) or sentence order (SOP)."""
+        return "none"
 
     @abstractmethod
     def collator(self, tokenizer: Tokenizer) -> Callable[[Any], TargetBatch]:
@@ -98,14 +71,55 @@ class Pretraining(Objective):
     def prediction_share(self) -> float:
         """The share of positions whose logits over the vocabulary are computed, for estimates of memory."""
 
-    @abstractmethod
     def flops(self, attended: float) -> float:
         """Floating-point operations of training per token, counted as in `TransformerConfig.flops`."""
+        return self.trunk.config.flops(attended, self.prediction_share)
 
     @property
-    @abstractmethod
     def exports(self) -> "dict[str, Pretraining]":
         """The model folders that a run writes, by name, with the objective that each holds. The last predicts words."""
+        return {"model": self}
+
+
+class LanguageModel(Pretraining):
+    """A language model, which gives each token of a text a probability: masked, or from left to right if causal."""
+
+    @abstractmethod
+    def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """The logits of every token of the vocabulary, from the hidden vectors of the network."""
+
+
+def check_architecture(network: Architecture, needs: Architecture) -> None:
+    """Refuse a network that an objective cannot train, and name an objective or a network that fits the other."""
+    if network == needs:
+        return
+    match needs, network:
+        case "elmo", _:
+            fact = "the network does not keep its two directions apart, and would see the words that it has to predict"
+            remedy = "Use another, or a member such as elmo"
+        case "recurrent", _:
+            fact = "the network is not recurrent: it has no state to carry on"
+            remedy = "Use 'causal_lm', or a member such as lstm-small"
+        case _, "elmo":
+            fact = "the network has two separate directions, and each must predict every word"
+            remedy = "Use 'bilm', or a member such as bert-base"
+        case _, "recurrent" | "seq2seq" | "static":
+            fact = "the network is not a transformer"
+            remedy = "Use 'recurrent_lm' for a recurrent one; "
+            remedy += "an LSTM encoder-decoder learns by bertsmith finetune"
+        case "decoder", _:
+            fact = "the network is not causal, and would see the tokens that it has to predict"
+            remedy = "Use 'masked_lm', or a member such as gpt2"
+        case _, "decoder":
+            fact = "the network is causal, and masked tokens are predicted from both sides"
+            remedy = "Use 'causal_lm', or a member such as bert-base"
+        case "encoder_decoder", _:
+            fact = "the network has no decoder to generate the targets"
+            remedy = "Use 'masked_lm', or a member such as t5-base"
+        case _:
+            fact = "the network has a decoder, which would learn nothing"
+            remedy = "Use 'span_corruption', or a member such as bert-base"
+    raise RecipeError("objective.kind", fact, remedy)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import SelectedBatch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.elmo import Elmo
 from bertsmith.models.networks import Network
@@ -50,7 +49,7 @@ class BidirectionalLM(Pretraining):
     As a sequence may begin and end in the middle of a text, its first and its last token are no targets.
     """
 
-    bilm = True
+    needs = "elmo"
     trunk: Elmo
 
     @dataclass(frozen=True, kw_only=True)
@@ -74,10 +73,6 @@ class BidirectionalLM(Pretraining):
 
     def bind(self, tokenizer: Tokenizer) -> None:
         self.trunk.set_characters(torch.from_numpy(vocabulary_characters(tokenizer, self.trunk.config.max_characters)))
-
-    @property
-    def pairs(self) -> Pairs:
-        return "none"
 
     def forward(self, batch: BidirectionalBatch) -> dict[str, Term]:
         forward, backward = self.trunk(batch.tokens).chunk(2, -1)
@@ -125,13 +120,6 @@ class BidirectionalLM(Pretraining):
     def prediction_share(self) -> float:
         share = self.config.sampled_softmax / self.trunk.config.vocabulary if self.config.sampled_softmax else 1.0
         return 2.0 * share
-
-    def flops(self, attended: float) -> float:
-        return self.trunk.config.flops(attended, self.prediction_share)
-
-    @property
-    def exports(self) -> dict[str, Pretraining]:
-        return {"model": self}
 
 
 def _log_expected_count(word_ids: Int[Tensor, "..."], log_range: float, tries: float) -> Float[Tensor, "..."]:

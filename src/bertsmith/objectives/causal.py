@@ -11,14 +11,13 @@ from torch import Tensor
 
 from bertsmith.data.batch import SelectedBatch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import can_chunk_loss, chunked_cross_entropy, pad_vocabulary
-from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.objectives.base import LanguageModel, Term
 from bertsmith.text.tokenizer import Tokenizer
 
 
-class CausalLM(Pretraining):
+class CausalLM(LanguageModel):
     """Next-token prediction at every position of a sequence. Radford et al. 2018, section 3.1.
 
     One forward pass predicts all of them, by causal attention; the output matrix is the embedding table, without a
@@ -26,16 +25,13 @@ class CausalLM(Pretraining):
     one that ends a sequence is no target, since a sequence may end in the middle of a text.
     """
 
-    causal = True
+    needs = "decoder"
+    generates = True
     trunk: Transformer
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         pass
-
-    @property
-    def pairs(self) -> Pairs:
-        return "none"
 
     def forward(self, batch: SelectedBatch) -> dict[str, Term]:
         hidden = self.trunk(batch.tokens, selected=batch.target_positions)
@@ -60,10 +56,6 @@ class CausalLM(Pretraining):
     def flops(self, attended: float) -> float:
         shape = self.trunk.config
         return shape.flops(attended, self.prediction_share) - 6 * shape.width * shape.table  # no transform
-
-    @property
-    def exports(self) -> dict[str, Pretraining]:
-        return {"model": self}
 
 
 def tied_logits(

@@ -19,7 +19,7 @@ from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead, can_chunk_loss
 from bertsmith.nn.pooling import first_positions
-from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.objectives.base import LanguageModel, Term
 from bertsmith.objectives.masking import VALIDATION_MASKING, MaskingConfig, MaskingVocabulary, mask_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -31,7 +31,7 @@ class MaskedBatch(SelectedBatch):
     labels: Int[Tensor, "B"] | None = None  # of pairs of texts, -100 for none; None if the objective has no pairs
 
 
-class MaskedLM(Pretraining):
+class MaskedLM(LanguageModel):
     """Masked language modelling, with next-sentence prediction by default. Devlin et al. 2018, section 3.1.
 
     `pairs = "none"` leaves out next-sentence prediction, as RoBERTa does; `"sop"` predicts instead whether two
@@ -47,6 +47,7 @@ class MaskedLM(Pretraining):
             if not 0 < self.pair_weight < np.inf:
                 raise ValueError(f"pair_weight is {self.pair_weight}. Give more than 0, usually 1")
 
+    needs = "encoder"
     trunk: Transformer
     config: Config
 
@@ -114,13 +115,6 @@ class MaskedLM(Pretraining):
     @property
     def prediction_share(self) -> float:
         return self.config.mask_rate
-
-    def flops(self, attended: float) -> float:
-        return self.trunk.config.flops(attended, self.prediction_share)
-
-    @property
-    def exports(self) -> dict[str, Pretraining]:
-        return {"model": self}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bertsmith.data.batch import TargetBatch, Tokens
-from bertsmith.data.packing.pairs import Pairs
 from bertsmith.data.packing.streams import StreamBatch
-from bertsmith.errors import RecipeError
+from bertsmith.models.networks import Network
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.nn.kernels import linear_cross_entropy_cpu
-from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.objectives.base import LanguageModel, Term
 from bertsmith.text.tokenizer import Tokenizer
 
 
-class RecurrentLM(Pretraining):
+class RecurrentLM(LanguageModel):
     """Next-token prediction where the final state of a batch is the initial state of the next. Mikolov et al. 2010.
 
     Gradients stop at the beginning of a batch (truncated backpropagation through time: Williams and Peng 1990), while
@@ -29,8 +27,8 @@ class RecurrentLM(Pretraining):
     numbers. Validation has a separate state.
     """
 
-    causal = True
-    stateful = True
+    needs = "recurrent"
+    generates = True
     trunk: Recurrent
 
     @dataclass(frozen=True, kw_only=True)
@@ -46,18 +44,11 @@ class RecurrentLM(Pretraining):
             if self.activation_penalty < 0 or self.temporal_penalty < 0:
                 raise ValueError("activation_penalty and temporal_penalty are weights of losses. Give at least 0")
 
-    def __init__(self, trunk: Any, config: Any) -> None:
-        if not isinstance(trunk, Recurrent):
-            fact = "the network is not recurrent: it has no state to carry on"
-            raise RecipeError("objective.kind", fact, "Use 'causal_lm', or a member such as lstm-small")
+    def __init__(self, trunk: Network, config: Config) -> None:
         super().__init__(trunk, config)
         # Not buffers: a step in half precision works on rounded copies of buffers, and would update the copy.
         self.state: Tensor | None = None
         self.validation_state: Tensor | None = None
-
-    @property
-    def pairs(self) -> Pairs:
-        return "none"
 
     def forward(self, batch: TargetBatch) -> dict[str, Term]:
         hidden = self._stateful_forward(batch.tokens)
@@ -116,13 +107,6 @@ class RecurrentLM(Pretraining):
     @property
     def prediction_share(self) -> float:
         return 1.0
-
-    def flops(self, attended: float) -> float:
-        return self.trunk.config.flops(attended, self.prediction_share)
-
-    @property
-    def exports(self) -> dict[str, Pretraining]:
-        return {"model": self}
 
 
 def collate(stretch: StreamBatch, penalties: tuple[str, ...] = ()) -> TargetBatch:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
@@ -71,6 +70,7 @@ class ReplacedTokenDetection(Pretraining):
             """The settings of masking, for the generator."""
             return {part.name: getattr(self, part.name) for part in fields(MaskingConfig)}
 
+    needs = "encoder"
     trunk: Transformer
     config: Config
 
@@ -85,10 +85,6 @@ class ReplacedTokenDetection(Pretraining):
         small = Transformer(generator_config(shape, config.generator_size))
         small.share_embeddings(self.trunk)
         self.generator = MaskedLM(small, MaskedLM.Config(pairs="none", **config.masking))  # type: ignore[arg-type]
-
-    @property
-    def pairs(self) -> Pairs:
-        return "none"
 
     def forward(self, batch: ReplacedBatch) -> dict[str, Term]:
         hidden = self.generator.trunk(batch.tokens, selected=batch.target_positions)

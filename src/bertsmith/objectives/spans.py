@@ -12,7 +12,6 @@ from torch import Tensor
 
 from bertsmith.data.batch import DecoderBatch, Tokens, end_to_end, with_filler
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.objectives.base import Pretraining, Term
@@ -51,13 +50,10 @@ class SpanCorruption(Pretraining):
             if self.mean_span_length < 1:
                 raise ValueError(f"mean_span_length is {self.mean_span_length}. Give at least 1, usually 3")
 
-    encoder_decoder = True
+    needs = "encoder_decoder"
+    generates = True
     trunk: EncoderDecoder
     config: Config
-
-    @property
-    def pairs(self) -> Pairs:
-        return "none"
 
     def forward(self, batch: SpanBatch) -> dict[str, Term]:
         logits = self.trunk.logits(self.trunk(batch.tokens, batch.decoder_tokens))  # N V
@@ -91,10 +87,6 @@ class SpanCorruption(Pretraining):
         keys = 2 * decoder.width * decoder.inner * (read - written) + 2 * decoder.inner * written * attended * read
         layers = read * encoder.flops(attended * read, 0.0) + written * decoder.flops(attended * written, 0.0)
         return layers + 6 * (decoder.layers * keys + written * decoder.vocabulary * decoder.table)
-
-    @property
-    def exports(self) -> dict[str, Pretraining]:
-        return {"model": self}
 
 
 @dataclass(frozen=True)

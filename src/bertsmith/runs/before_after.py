@@ -15,8 +15,7 @@ from bertsmith.inference.masked_words import bits_and_bytes, bits_per_byte, cut_
 from bertsmith.inference.model import Model
 from bertsmith.inference.word_neighbours import nearest_words, typical_words
 from bertsmith.models.transformer import Transformer
-from bertsmith.objectives.causal import CausalLM
-from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.base import LanguageModel
 from bertsmith.runs.verdict import SMALL_GAIN
 from bertsmith.text.fertility import batches
 from bertsmith.text.tokenizer import Tokenizer
@@ -67,10 +66,10 @@ def make_probe(
 def measure(model: Model, probe: Probe) -> Measurement:
     """Measure a masked or causal language model."""
     objective, trunk = model.objective, model.trunk
-    assert isinstance(objective, MaskedLM | CausalLM)
+    assert isinstance(objective, LanguageModel)
     assert isinstance(trunk, Transformer)
     generations = []
-    if isinstance(objective, CausalLM):
+    if objective.generates:
         prompts = [" ".join(text.split()[:PROMPT_WORDS]) for text in probe.domain[:PROMPTS]]
         generations = list(model.generate(prompts, max_new_tokens=MAX_NEW_TOKENS))
     return Measurement(

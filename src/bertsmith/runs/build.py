@@ -99,7 +99,7 @@ def untrained_objective(recipe: Recipe, shape: NetworkConfig) -> Pretraining:
 
 def feed(recipe: Recipe, objective: Pretraining, tokenizer: Tokenizer, train: Shards) -> Feed:
     """The batches of a run: packed sequences, or streams for a recurrent language model."""
-    source = _streams if objective.stateful else _pack
+    source = _streams if objective.needs == "recurrent" else _pack
     text = source(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
     return Feed(text, objective.collator(tokenizer), train.fingerprint, recipe.data.workers, verify(train))
 
@@ -116,7 +116,7 @@ def validation_batches(
     # No pairs can be drawn where each document is one sentence, and for NSP where there is one document.
     alone = valid.sentences == valid.documents or (objective.pairs == "nsp" and valid.documents == 1)
     pairs: Pairs = "none" if alone else objective.pairs
-    source = _streams if objective.stateful else _pack
+    source = _streams if objective.needs == "recurrent" else _pack
     text = source(recipe, tokenizer, valid, pairs, VALIDATION_SEED, once=True)
     collate = objective.validation_collator(tokenizer)
     limit = min(max(1, recipe.data.validation_tokens // text.batch_tokens), _max_validation_batches(recipe, train))

@@ -10,12 +10,9 @@ from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import FolderError
 from bertsmith.insight.model_card import Use
 from bertsmith.insight.overview import Overview
+from bertsmith.models.networks import Architecture
 from bertsmith.objectives.base import Pretraining
-from bertsmith.objectives.bilm import BidirectionalLM
-from bertsmith.objectives.causal import CausalLM
-from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.objectives.replaced import ReplacedTokenDetection
-from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.recipe import Recipe
 from bertsmith.runs.next_commands import next_commands
 from bertsmith.runs.verdict import Level, main_term
@@ -26,6 +23,13 @@ from bertsmith.text.language import Writing
 from bertsmith.text.tokenizer import Tokenizer
 
 LANGUAGE_TOKENS = 5_000  # of the validation text, by which its language is detected
+USES: dict[Architecture, Use] = {
+    "encoder": "fill_mask",
+    "decoder": "causal_lm",
+    "recurrent": "recurrent_lm",
+    "encoder_decoder": "text_to_text",
+    "elmo": "features",
+}
 USEFUL: dict[Use, str] = {  # what a model of each kind is for, once it has learnt
     "fill_mask": "fine-tuning on texts of this kind: classes, tags, answers or similarity, with labels of your own",
     "discriminator": "fine-tuning on texts of this kind: classes, tags, answers or similarity, with labels of your own",
@@ -41,13 +45,7 @@ def use_of(objective: Pretraining) -> Use:
     """What a pretrained model is for as it is."""
     if isinstance(objective, ReplacedTokenDetection) and objective.config.discriminator_loss != "none":
         return "discriminator"
-    kinds: dict[type[Pretraining], Use] = {
-        CausalLM: "causal_lm",
-        RecurrentLM: "recurrent_lm",
-        SpanCorruption: "text_to_text",
-        BidirectionalLM: "features",
-    }
-    return kinds.get(type(objective), "fill_mask")
+    return USES[objective.needs]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,7 @@ from bertsmith.insight import cells, gradient_flow
 from bertsmith.insight.report import TERM_LABELS, ClozeExample, RunSummary
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.objectives.base import Pretraining
-from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.recurrent_lm import RecurrentLM
-from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.recipe import Recipe, begun
 from bertsmith.runs import yardsticks
 from bertsmith.runs.overview import Trained, overview
@@ -169,7 +166,7 @@ def _visualisations(model: Model, valid: Shards) -> list[tuple[str, Markup, str]
 
 def _generations(model: Model, valid: Shards) -> list[tuple[str, str]]:
     """Continuations of openings of validation sentences, by a model that generates text."""
-    if not isinstance(model.objective, CausalLM | RecurrentLM | SpanCorruption):
+    if not model.objective.generates:
         return []
     prompts = openings(valid, model.tokenizer, EXAMPLES)
     return list(zip(prompts, model.generate(prompts, max_new_tokens=MAX_NEW_TOKENS), strict=True)) if prompts else []

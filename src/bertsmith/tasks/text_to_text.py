@@ -74,6 +74,7 @@ class TextToText(Task):
             if self.translation and (self.output != "text" or self.label_words):
                 raise ValueError("translations are texts, and no classes or numbers. Leave output and label_words out")
 
+    generates = True
     trunk: EncoderDecoderNetwork  # type: ignore[assignment]  # an encoder and a decoder
     config: Config
 

@@ -6,7 +6,7 @@ from typing import Any
 from bertsmith.config import build
 from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.models.hf.values import MAX_SIZE
-from bertsmith.models.networks import NATIVE, NetworkConfig, native_name
+from bertsmith.models.networks import NATIVE, NetworkConfig
 
 MODEL_TYPE, VERSION = "bertsmith", 2
 
@@ -20,7 +20,7 @@ def from_config_json(config_json: dict[str, Any], path: object) -> NetworkConfig
     name = config_json.get("network")
     if not isinstance(name, str) or name not in NATIVE:
         raise FolderError(path, f"network is {str(name)[:100]!r}", suggest(str(name)[:100], NATIVE))
-    kind = NATIVE[name][0]
+    kind = NATIVE[name]
     settings = {field.name: config_json[field.name] for field in fields(kind) if field.name in config_json}
     for key, value in settings.items():
         for number in value if isinstance(value, list) else [value]:
@@ -36,4 +36,4 @@ def from_config_json(config_json: dict[str, Any], path: object) -> NetworkConfig
 
 def to_config_json(config: NetworkConfig) -> dict[str, Any]:
     """The config.json of a configuration."""
-    return {"model_type": MODEL_TYPE, "version": VERSION, "network": native_name(config), **asdict(config)}
+    return {"model_type": MODEL_TYPE, "version": VERSION, "network": config.architecture, **asdict(config)}

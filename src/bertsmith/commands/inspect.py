@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from bertsmith import files, terminal
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import FolderError, TextError
 from bertsmith.inference.load import load
-from bertsmith.inference.model import Model
 from bertsmith.insight import cells, gradient_flow
 from bertsmith.insight.page import render
 from bertsmith.models.recurrent import Recurrent
+from bertsmith.text.tokenizer import Tokenizer
 
 CONSOLE = terminal.console()
 MAX_CHARACTERS = 40_000  # of the text
@@ -25,15 +23,16 @@ def inspect(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = F
     with files.explain_os_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     norms = {
-        name: gradient_flow.gradient_norms(_trunk(model), _windows(model, lines)) for name, model in opened.items()
+        name: gradient_flow.gradient_norms(trunk, gradient_flow.windows(tokenizer.encode([lines])[0]))
+        for name, (trunk, tokenizer) in opened.items()
     }
     sections = [("Gradient flow through time", gradient_flow.section(norms), gradient_flow.LEAD)]
     written = [out]
     if pictures:
         written.append(out.with_name(f"{out.stem}-time.png"))
         gradient_flow.draw(written[-1], norms)
-    for name, model in opened.items():
-        spans, interpretable = cells.find_cells(_trunk(model), model.tokenizer, lines)
+    for name, (trunk, tokenizer) in opened.items():
+        spans, interpretable = cells.find_cells(trunk, tokenizer, lines)
         sections.append((f"Cells of {name}", cells.section(lines, spans, interpretable), cells.LEAD))
         if pictures and interpretable:
             written.append(out.with_name(f"{out.stem}-cells-{name.replace('/', '-')}.png"))
@@ -45,11 +44,6 @@ def inspect(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = F
     files.write_atomic(out, render("sections.html", title="Inside recurrent networks", sections=sections).encode())
     for path in written:
         CONSOLE.print(f"written {path}")
-
-
-def _windows(model: Model, text: str) -> torch.Tensor:
-    (ids,) = model.tokenizer.encode([text])
-    return gradient_flow.windows(ids)
 
 
 def _read_text(path: Path) -> str:
@@ -66,17 +60,11 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _load_recurrent(path: Path) -> Model:
+def _load_recurrent(path: Path) -> tuple[Recurrent, Tokenizer]:
     model = load(path)
-    if not isinstance(model.objective.trunk, Recurrent):
+    if not isinstance(model.trunk, Recurrent):
         raise FolderError(path, "is not a recurrent network", "Use one such as lstm-small")
-    return model
-
-
-def _trunk(model: Model) -> Recurrent:
-    trunk = model.objective.trunk
-    assert isinstance(trunk, Recurrent)
-    return trunk
+    return model.trunk, model.tokenizer
 
 
 def _model_name(path: Path) -> str:

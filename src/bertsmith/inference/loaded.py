@@ -90,7 +90,7 @@ class LoadedModel:
         >>> bertsmith.load("runs/reviews").labels
         ('bad', 'good')
         """
-        return self.objective.labels if isinstance(self.objective, Task) else ()
+        return self.objective.labels
 
     @property
     def trunk(self) -> Network:

@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from jaxtyping import Float, Int
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Int32
 from torch import Tensor, nn
 
-from bertsmith.data.batch import TargetBatch
+from bertsmith.data.batch import TargetBatch, Tokens
+from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Architecture, Network
@@ -28,6 +31,7 @@ class Objective(nn.Module, ABC):
     """A training objective: `forward` returns the losses of a batch as sums. The trainer knows nothing else of it."""
 
     trunk: Network
+    labels: tuple[str, ...] = ()  # names of the classes of a task, in the order of their ids
     generates: ClassVar[bool] = False  # whether it teaches its network to write text, token by token
 
     def hidden_matrices(self) -> dict[str, int]:
@@ -67,9 +71,9 @@ class Pretraining(Objective):
         return self.collator(tokenizer)
 
     @property
-    @abstractmethod
     def prediction_share(self) -> float:
         """The share of positions whose logits over the vocabulary are computed, for estimates of memory."""
+        return 1.0
 
     def flops(self, attended: float) -> float:
         """Floating-point operations of training per token, counted as in `TransformerConfig.flops`."""
@@ -120,6 +124,22 @@ def check_architecture(network: Architecture, needs: Architecture) -> None:
             fact = "the network has a decoder, which would learn nothing"
             remedy = "Use 'span_corruption', or a member such as bert-base"
     raise RecipeError("objective.kind", fact, remedy)
+
+
+def packed_tokens(packed: PackedBatch, ids: Int32[np.ndarray, "T"] | None = None) -> Tokens:
+    """Packed text as the tokens of a batch, with corrupted ids if they are given."""
+    return Tokens(
+        ids=torch.from_numpy(packed.ids if ids is None else ids),
+        bounds=torch.from_numpy(packed.bounds),
+        positions=torch.from_numpy(packed.positions),
+        max_length=packed.max_length,
+    )
+
+
+def count_tokens(packed: PackedBatch) -> dict[str, int]:
+    """The tokens of a batch, and the sum of squared lengths (attended positions), for measuring speed."""
+    lengths = np.diff(packed.bounds[: packed.real_sequences + 1]).astype(np.int64)
+    return {"tokens": packed.real_tokens, "squares": int((lengths * lengths).sum())}
 
 
 @dataclass(frozen=True)

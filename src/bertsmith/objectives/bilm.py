@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
-from bertsmith.data.batch import SelectedBatch, Tokens
+from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.errors import RecipeError
 from bertsmith.models.elmo import Elmo
 from bertsmith.models.networks import Network
 from bertsmith.nn.init import CustomInit
-from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.objectives.base import Pretraining, Term, count_tokens, packed_tokens
 from bertsmith.random_bits import uniform
 from bertsmith.text.characters import vocabulary_characters
 from bertsmith.text.tokenizer import Tokenizer
@@ -138,21 +138,12 @@ def collate(packed: PackedBatch, sampled: int = 0, vocabulary: int = 0) -> Bidir
     room = size - 2 * size // packed.max_length
     chosen, targets = np.ones(room, np.int64), np.full(room, -100)
     chosen[: len(found)], targets[: len(found)] = found, packed.ids[found]
-    tokens = Tokens(
-        ids=torch.from_numpy(packed.ids),
-        bounds=torch.from_numpy(packed.bounds),
-        positions=torch.from_numpy(packed.positions),
-        max_length=packed.max_length,
-    )
-    lengths = np.diff(bounds).astype(np.int64)
-    counts = {"left_to_right": len(found), "right_to_left": len(found), "tokens": packed.real_tokens}
-    counts["squares"] = int((lengths * lengths).sum())
     return BidirectionalBatch(
-        tokens=tokens,
+        tokens=packed_tokens(packed),
         target_positions=torch.from_numpy(chosen),
         targets=torch.from_numpy(targets),
         negatives=torch.from_numpy(sample_log_uniform(packed.key, sampled, vocabulary)) if sampled else None,
-        counts=counts,
+        counts={"left_to_right": len(found), "right_to_left": len(found), **count_tokens(packed)},
     )
 
 

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from bertsmith.data.batch import SelectedBatch, Tokens
+from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import can_chunk_loss, chunked_cross_entropy, pad_vocabulary
-from bertsmith.objectives.base import LanguageModel, Term
+from bertsmith.objectives.base import LanguageModel, Term, count_tokens, packed_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
 
@@ -49,10 +49,6 @@ class CausalLM(LanguageModel):
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], SelectedBatch]:
         return collate
 
-    @property
-    def prediction_share(self) -> float:
-        return 1.0
-
     def flops(self, attended: float) -> float:
         shape = self.trunk.config
         return shape.flops(attended, self.prediction_share) - 6 * shape.width * shape.table  # no transform
@@ -70,17 +66,11 @@ def tied_logits(
 def collate(packed: PackedBatch) -> SelectedBatch:
     """From packed text to a batch: nothing is corrupted, and each position has the next token as its target."""
     chosen, targets = next_token_targets(packed)
-    lengths = np.diff(packed.bounds[: packed.real_sequences + 1]).astype(np.int64)
-    tokens = Tokens(
-        ids=torch.from_numpy(packed.ids),
-        bounds=torch.from_numpy(packed.bounds),
-        positions=torch.from_numpy(packed.positions),
-        max_length=packed.max_length,
-    )
-    counts = {"next_token": int((targets != -100).sum()), "tokens": packed.real_tokens}
-    counts["squares"] = int((lengths * lengths).sum())
     return SelectedBatch(
-        tokens=tokens, target_positions=torch.from_numpy(chosen), targets=torch.from_numpy(targets), counts=counts
+        tokens=packed_tokens(packed),
+        target_positions=torch.from_numpy(chosen),
+        targets=torch.from_numpy(targets),
+        counts={"next_token": int((targets != -100).sum()), **count_tokens(packed)},
     )
 
 

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bertsmith.data.batch import SelectedBatch, Tokens
+from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead, can_chunk_loss
 from bertsmith.nn.pooling import first_positions
-from bertsmith.objectives.base import LanguageModel, Term
+from bertsmith.objectives.base import LanguageModel, Term, count_tokens, packed_tokens
 from bertsmith.objectives.masking import VALIDATION_MASKING, MaskingConfig, MaskingVocabulary, mask_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -126,21 +126,13 @@ class Collator:
 
     def __call__(self, packed: PackedBatch) -> MaskedBatch:
         ids, chosen, targets = mask_tokens(packed, self.config, self.vocabulary)
-        lengths = np.diff(packed.bounds[: packed.real_sequences + 1]).astype(np.int64)
-        counts = {"masked": len(chosen), "tokens": packed.real_tokens, "squares": int((lengths * lengths).sum())}
+        counts = {"masked": len(chosen), **count_tokens(packed)}
         labels = None
         if self.config.pairs != "none":
             labels = torch.from_numpy(packed.labels)
             counts[self.config.pairs] = int((packed.labels != -100).sum())
-        tokens = Tokens(
-            ids=torch.from_numpy(ids),
-            bounds=torch.from_numpy(packed.bounds),
-            positions=torch.from_numpy(packed.positions),
-            segments=torch.from_numpy(packed.segments),
-            max_length=packed.max_length,
-        )
         return MaskedBatch(
-            tokens=tokens,
+            tokens=replace(packed_tokens(packed, ids), segments=torch.from_numpy(packed.segments)),
             target_positions=torch.from_numpy(chosen),
             targets=torch.from_numpy(targets),
             labels=labels,

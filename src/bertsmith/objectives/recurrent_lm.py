@@ -104,10 +104,6 @@ class RecurrentLM(LanguageModel):
             + ("temporal",) * (self.config.temporal_penalty > 0),
         )
 
-    @property
-    def prediction_share(self) -> float:
-        return 1.0
-
 
 def collate(stretch: StreamBatch, penalties: tuple[str, ...] = ()) -> TargetBatch:
     """From a segment of every stream to a batch. A token's position is its offset in the stream: 0 resets the state."""

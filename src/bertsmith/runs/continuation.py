@@ -198,9 +198,8 @@ def learning_rate(width: int, updates: float) -> float:
 
 def _objective(model: Model, shards: Shards) -> Component:
     """The objective of the folder. Sentence pairs are kept where it has heads for them and the text allows it."""
-    if isinstance(model.objective, CausalLM):
+    if not isinstance(model.objective, MaskedLM):
         return Component("causal_lm", CausalLM.Config())
-    assert isinstance(model.objective, MaskedLM)
     pairs = model.objective.config.pairs
     return Component("masked_lm", MaskedLM.Config(pairs=pairs if has_pairs(shards) else "none"))
 

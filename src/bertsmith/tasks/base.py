@@ -63,7 +63,6 @@ class Task(Objective):
 
     Config: ClassVar[Any]
     trunk: Transformer
-    labels: tuple[str, ...]  # names of the classes, in the order of their ids
 
     def __init__(self, trunk: Any, config: Any, labels: tuple[str, ...]) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from bertsmith.data.shards.shards import Shards
 from bertsmith.insight import overview as page
 from bertsmith.insight.model_card import USES, Use
 from bertsmith.insight.overview import Overview
-from bertsmith.objectives import causal
+from bertsmith.objectives import bilm, causal
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.runs import build, more_time, verdict, yardsticks
 from bertsmith.runs.next_commands import next_commands
@@ -152,15 +152,16 @@ def test_the_overview_is_escaped_on_the_page_and_has_a_line_for_each_command() -
 # ---------------------------------------------------------------------------------------------------- the yardsticks
 
 
-@pytest.mark.parametrize("kind", ["masked", "causal"])
+@pytest.mark.parametrize("kind", ["masked", "causal", "bilm"])
 def test_bigrams_are_counted_on_the_training_text_and_seen_as_the_model_sees_them(
     kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = recipe(data, tmp_path, "objective.pairs=none")
     tokenizer, train, valid = build.load_data(made)
     objective = build.objective(made, tokenizer)
-    if kind == "causal":
-        monkeypatch.setattr(MaskedLM, "validation_collator", lambda self, tokenizer: causal.collate)
+    if kind != "masked":
+        collate = {"causal": causal, "bilm": bilm}[kind].collate
+        monkeypatch.setattr(MaskedLM, "validation_collator", lambda self, tokenizer: collate)
     batches = build.validation_batches(made, objective, tokenizer, valid, torch.device("cpu"))
     ids = train.gather(np.array([0]), np.array([train.tokens])).tolist()
     followers: dict[int, dict[int, int]] = {}
@@ -172,7 +173,7 @@ def test_bigrams_are_counted_on_the_training_text_and_seen_as_the_model_sees_the
     for batch in batches:
         for position, target in zip(batch.target_positions.tolist(), batch.targets.tolist(), strict=True):
             if target >= 0:
-                before = int(batch.tokens.ids[position - (kind == "masked")])
+                before = int(batch.tokens.ids[position - (kind != "causal")])
                 counts = followers.get(before, {commonest: 1})
                 right += counts.get(target, 0) == max(counts.values())
                 best, total = best + (target == commonest), total + 1

@@ -63,7 +63,8 @@ def _targets_and_previous(batch: TargetBatch) -> tuple[Tensor, Tensor | None]:
     if isinstance(batch, SpanBatch):  # without sentinels; the decoder's input is the target text, shifted right
         return batch.targets[batch.text_mask], batch.decoder_tokens.ids[batch.text_mask]
     if isinstance(batch, SelectedBatch):
-        shift = 1 if "masked" in batch.counts else 0  # a next token is predicted at the position of the one before it
+        masked, next_token = "masked" in batch.counts, "next_token" in batch.counts
+        shift = 0 if next_token and not masked else 1  # a next token is predicted at the position of the one before it
         return batch.targets, batch.tokens.ids[(batch.target_positions - shift).clamp(min=0)]
     return batch.targets, None
 

@@ -16,7 +16,7 @@ def main(folder: Path) -> None:
         (base, ("fill", "score", "embed", "generate", "translate")),
         (taught, ("predict", "classify")),
     ):
-        for name in (*names, "predict", "tag", "answer", "choose", "write", "save"):
+        for name in (*names, "predict", "tag", "answer", "choose", "save"):
             for odd in ODD if name != "save" else [None, 7, ""]:
                 calls[f"{name}({odd!r}) {model.task}"] = lambda model=model, name=name, odd=odd: getattr(model, name)(
                     odd

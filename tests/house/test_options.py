@@ -90,7 +90,21 @@ def choices(sources: dict[str, str]) -> list[Choice]:
                 choice.names.add(name)
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     choice.defaults.add(value.value)
-    return list(found.values())
+    for tree in trees.values():
+        for name, value in declared(tree):
+            for choice in found.values():
+                if name in choice.names:
+                    choice.defaults.add(value)
+    return [choice for choice in found.values() if choice.names]  # what a function returns is nobody's choice
+
+
+def declared(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """What a class declares of itself, such as the architecture that an objective needs: name and value."""
+    for node in ast.walk(tree):
+        for line in node.body if isinstance(node, ast.ClassDef) else []:
+            match line:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
+                    yield name, value
 
 
 def set_by_recipes(values: dict[str, Any]) -> Iterator[tuple[str, str]]:

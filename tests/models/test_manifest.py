@@ -1,14 +1,15 @@
 """A model folder lists the hashes of its files, and is opened only if they match."""
 
+import hashlib
 import json
 import random
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from models.small import SMALL, refusal, state
+from pace import work
 
 from bertsmith import files
 from bertsmith.inference.load import load
@@ -120,10 +121,10 @@ def test_transformers_opens_a_folder_with_a_manifest(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_checking_takes_less_than_a_second_for_bert_base(tmp_path: Path) -> None:
-    """Measured on 64 MB, in CPU seconds: 440 MB in one."""
-    files.write(tmp_path / "model.safetensors", torch.randint(0, 256, (64 << 20,), dtype=torch.uint8).numpy().tobytes())
+def test_checking_takes_hardly_longer_than_hashing_every_file_once(tmp_path: Path) -> None:
+    """Less than a second for BERT-base on a processor with instructions for SHA-256; others hash at a third of that."""
+    content = torch.randint(0, 256, (64 << 20,), dtype=torch.uint8).numpy().tobytes()
+    files.write(tmp_path / "model.safetensors", content)
     manifest.write(tmp_path)
-    before = time.process_time()
-    manifest.verify(tmp_path)
-    assert time.process_time() - before < 64 / 440
+    hashing = work(lambda: hashlib.sha256(content).digest())
+    assert work(lambda: manifest.verify(tmp_path)) < 1.5 * hashing + 0.02

@@ -12,6 +12,7 @@ from tasks.small import CASES, LENGTH, tokenizer
 from tokenizers import Tokenizer as Library
 from torch import Tensor
 
+from bertsmith.data.batch import LabelledBatch
 from bertsmith.data.rows import Row, pack_rows
 from bertsmith.tasks import TASKS, base
 from bertsmith.tasks.base import Bucket, Item, Task, predict, truncate, with_special_tokens
@@ -109,8 +110,9 @@ def test_batches_of_any_items_have_one_shape_except_for_a_few_numbers_of_tokens(
     bucket = Bucket(batch_size=6, max_length=LENGTH, pad_to_multiple_of=64, padding=tokenizer().padding_id)
     batches = [task.collate(items[begin:end], bucket) for begin, end in ((0, 6), (1, 7), (0, 2))]
     shapes = {
-        (batch.tokens.bounds.shape, batch.tokens.max_length, None if batch.labels is None else batch.labels.shape)
+        (tokens.bounds.shape, tokens.max_length, batch.labels.shape if isinstance(batch, LabelledBatch) else None)
         for batch in batches
+        for tokens in [batch.tokens]
     }
     assert len(shapes) == 1
     for batch in batches:

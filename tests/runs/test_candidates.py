@@ -65,6 +65,20 @@ def test_a_member_is_built_by_its_own_recipe_at_any_size(like: str, data: Path) 
     assert candidates.flops_per_token(like, "tiny", 100) < candidates.flops_per_token(like, "base", 100)
 
 
+def test_only_short_runs_start_from_counts_and_only_long_ones_have_causal_rows(data: Path) -> None:
+    for seen, embeddings, objective in (
+        (1e6, "cooccurrence", "masked_lm"),
+        (5e7, "random", "masked_lm"),
+        (2e8, "random", "mixed"),
+    ):
+        recipe = built(data, "medium", seen=seen, gpu=True)
+        assert (recipe.embeddings, recipe.objective.kind) == (embeddings, objective)
+        reasons = " ".join(autoconfig._reasons(recipe, 60.0, seen, 1.0))
+        assert ("a head start" in reasons) == (embeddings == "cooccurrence")
+        assert ("one row in 8" in reasons) == (objective == "mixed")
+    assert built(data, like="bert").embeddings == "random"  # as in its paper
+
+
 @pytest.mark.parametrize(
     ("kind", "tokenizer"),
     [

@@ -122,9 +122,12 @@ def test_transformers_opens_a_folder_with_a_manifest(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_checking_takes_hardly_longer_than_hashing_every_file_once(tmp_path: Path) -> None:
-    """Less than a second for BERT-base on a processor with instructions for SHA-256; others hash at a third of that."""
+    """Measured on 64 MB, in CPU seconds: 440 MB (BERT-base) in one, if the processor can hash as fast as that."""
     content = torch.randint(0, 256, (64 << 20,), dtype=torch.uint8).numpy().tobytes()
     files.write(tmp_path / "model.safetensors", content)
     manifest.write(tmp_path)
     hashing = work(lambda: hashlib.sha256(content).digest())
-    assert work(lambda: manifest.verify(tmp_path)) < 1.5 * hashing + 0.02
+    checking = work(lambda: manifest.verify(tmp_path))
+    assert checking < 1.25 * hashing + 0.02
+    promised = 64 / 440
+    assert checking < promised or hashing > 0.8 * promised  # without instructions for SHA-256

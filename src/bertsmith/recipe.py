@@ -52,7 +52,7 @@ class Recipe:
 
     out: Path  # the run's folder: log, checkpoints, model, report
     start: Path | None = None  # a model folder to continue from; None: random initialisation
-    embeddings: Literal["random", "cooccurrence"] = "random"  # first token embeddings: from counts of neighbours?
+    embeddings: Literal["random", "cooccurrence"] = "random"  # initial token embeddings; or from co-occurrence counts
     model: Component = component_field(FAMILY)
     objective: Component = component_field(OBJECTIVES)
     data: DataConfig
@@ -62,6 +62,8 @@ class Recipe:
     keep: Literal["best", "last"] = "last"  # the weights of the lowest validation loss, or of the last step
 
     def __post_init__(self) -> None:
+        if self.start is not None and self.embeddings != "random":
+            raise ValueError("start brings embeddings of its own. Leave out start, or set embeddings=random")
         if self.train.patience is not None and self.keep != "best":
             raise ValueError("train.patience waits for a better validation loss. Set keep=best with it")
         if self.data.max_length > self.model.settings.max_length:

@@ -114,6 +114,11 @@ def test_a_run_starts_from_counts_only_if_its_recipe_says_so(data: Path, tmp_pat
     assert torch.equal(counted, again)
 
 
+def test_a_run_that_continues_a_model_does_not_start_from_counts(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"start brings embeddings of its own\. Leave out start, or"):
+        recipe(data, tmp_path, "embeddings=cooccurrence", "start=somewhere")
+
+
 def test_a_resumed_run_does_not_count_again(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = recipe(data, tmp_path, "embeddings=cooccurrence")
     pretrain.pretrain(made)

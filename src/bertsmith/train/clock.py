@@ -74,7 +74,7 @@ class Clock:
         self._started = time.monotonic()
 
     def resume(self, training_seconds: float, used: Mapping[str, Any] | None) -> None:
-        """Go on from a checkpoint, with what was used of a wall budget. A finished run needs a larger one."""
+        """Continue the training time and the spent wall budget of a checkpoint; a finished run needs a larger one."""
         self._earlier_training_seconds = training_seconds
         if self.wall is not None:
             # A run that had no wall budget before is charged for its training alone: nothing else was recorded.

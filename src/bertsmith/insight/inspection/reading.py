@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bertsmith.insight.inspection.attention_maps import AttentionMaps
 from bertsmith.insight.inspection.inputs import Token
 from bertsmith.insight.inspection.layer_predictions import Head, Predictions, predict_by_layer, prediction_heads
@@ -39,6 +41,20 @@ class Reading:
     def attentions(self) -> tuple[AttentionMaps, ...]:
         """The attention weights by kind of attention."""
         return self.trace.attentions
+
+    @property
+    def log_likelihood(self) -> float | None:
+        """The log-likelihood of the text, or of the targets; of a masked language model, the pseudo-log-likelihood.
+
+        None where the model gives none, as ELMo, or where the text is too long to mask every word.
+        """
+        if self.masked is not None:
+            return self.masked.log_likelihood
+        found = self.predictions
+        if found is None or found.kind != "next" or self.backward_predictions is not None:
+            return None
+        known = found.probabilities[[truth is not None for truth in found.truths], -1]
+        return float(np.log(known.clip(1e-38).astype(np.float64)).sum())
 
     def figures(self) -> dict[str, Any]:
         """All figures as JSON values."""

@@ -54,7 +54,7 @@ def test_special_tokens_have_no_neighbours_in_the_table_and_equal_tokens_have_eq
     assert found.static[0] is None
     assert found.static[4] is None
     assert found.static[1] == found.static[3]
-    figures = found.figures([f"token {number}" for number in range(12)])
+    figures = found.figures(lambda number: f"token {number}")
     assert figures["static"][1][0][0].startswith("token ")
     assert len(figures["contextual"]) == 5
     assert repr(found) == "Neighbours(5 tokens)"

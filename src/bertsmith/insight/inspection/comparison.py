@@ -33,7 +33,7 @@ class Comparison:
     only_a: list[int]  # tokens of the first reading alone
     only_b: list[int]
     layers: tuple[str, ...]
-    distance: Float32[np.ndarray, "L P"] | None  # cosine distance of aligned tokens; None in different vector spaces
+    distance: Float32[np.ndarray, "N P"] | None  # cosine distance of aligned tokens; None in different vector spaces
     heads: Float32[np.ndarray, "L H"] | None  # mean total variation of attention; None for networks of other sizes
     scores: tuple[float, float] | None  # (pseudo-)log-likelihoods
     predictions: list[tuple[str, list[list[Any]], list[list[Any]]]]  # a position, and the predictions of each

@@ -4,7 +4,7 @@ The neighbours in the table are the same in any text; those in context are the o
 the last layer are most similar.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,9 @@ class Neighbours:
     static: list[Found | None]  # None for special tokens, and where a network has no table of tokens
     contextual: list[Found]
 
-    def figures(self, names: Sequence[str]) -> dict[str, Any]:
-        """The fields as JSON values, with the `names` of all tokens of the vocabulary."""
-        static = [None if row is None else [[names[number], cosine] for number, cosine in row] for row in self.static]
+    def figures(self, name: Callable[[int], str]) -> dict[str, Any]:
+        """The fields as JSON values, with the name of each token of the vocabulary."""
+        static = [None if row is None else [[name(number), cosine] for number, cosine in row] for row in self.static]
         return {"static": static, "contextual": [list(map(list, row)) for row in self.contextual]}
 
     def __repr__(self) -> str:

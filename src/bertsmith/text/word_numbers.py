@@ -9,6 +9,8 @@ from bertsmith.errors import TextError
 from bertsmith.text.library_errors import wrap_library_errors
 from bertsmith.text.tokenizer import Tokenizer
 
+SPACE = "▁"  # of Unigram
+
 
 class NumberedTokens(NamedTuple):
     """The tokens of a text without special tokens around it."""
@@ -27,7 +29,12 @@ def encode_with_words(tokenizer: Tokenizer, text: str) -> NumberedTokens:
     words: list[int] = []
     for number, (before, word) in zip(found.ids, pairwise([-1, *found.word_ids]), strict=True):
         words.append(words[-1] + int(word != before or begins[number]) if words else 0)
-    return NumberedTokens(found.ids, [_without_space(text, *span) for span in found.offsets], words)
+    # The library lets a space that is a token of its own stand for the character after it.
+    spans = (
+        (start, start if piece == SPACE else end)
+        for (start, end), piece in zip(found.offsets, found.tokens, strict=True)
+    )
+    return NumberedTokens(found.ids, [_without_space(text, *span) for span in spans], words)
 
 
 def _without_space(text: str, start: int, end: int) -> tuple[int, int]:

@@ -63,6 +63,7 @@ def test_the_json_has_what_a_page_needs() -> None:
     distance = stored(figures["distance"], 4, len(figures["pairs"])) / 255
     assert found.distance is not None
     assert np.abs(distance - found.distance.clip(0, 1)).max() < 1 / 255
+    np.testing.assert_allclose(figures["distances"], found.distance, rtol=1e-3, atol=1e-9)
     assert np.shape(figures["heads"]) == (3, 4)
     for label, first, second in figures["predictions"]:
         assert label.endswith(")")

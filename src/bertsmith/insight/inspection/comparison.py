@@ -49,6 +49,8 @@ class Comparison:
             "only_b": self.only_b,
             "layers": list(self.layers),
             "distance": None if self.distance is None else encoded.encode(encoded.to_bytes(self.distance)),
+            # Texts that differ in one word are often less than a byte's step apart, so a page scales these.
+            "distances": None if self.distance is None else [numbers(layer) for layer in self.distance.tolist()],
             "heads": None if self.heads is None else [numbers(layer) for layer in self.heads.tolist()],
             "scores": None if self.scores is None else [number(score) for score in self.scores],
             "predictions": [list(row) for row in self.predictions],

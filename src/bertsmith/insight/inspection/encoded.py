@@ -31,7 +31,7 @@ def to_bytes(shares: Float32[np.ndarray, "..."]) -> UInt8[np.ndarray, "..."]:
 
 
 def attention_bytes(weights: Float32[np.ndarray, "*_ R C"]) -> UInt8[np.ndarray, "*_ R C"]:
-    """Attention weights as bytes; in a long text even ones: weights below 1/255 are 0, and a file is a fifth smaller."""
+    """Attention weights as bytes; in a long text even ones: weights below 1/255 are 0, and a page is smaller."""
     if max(weights.shape[-2:]) <= LONG_TEXT:
         return to_bytes(weights)
     return np.asarray(np.minimum(2.0 * np.rint(127.5 * np.nan_to_num(weights)), 255), np.uint8)

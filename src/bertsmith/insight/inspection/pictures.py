@@ -28,7 +28,7 @@ def draw(path: Path, names: Sequence[str], readings: Sequence[InspectedText]) ->
             panel(axes, one)
         for axes in line[len(drawn) :]:
             axes.set_axis_off()
-        line[0].set_title(f"{names[one.model]}: {line[0].get_title()}", fontsize=9, loc="left", parse_math=False)
+        _title(line[0], f"{names[one.model]}: {line[0].get_title('left')}")
     png.save(path, figure)
 
 
@@ -49,7 +49,8 @@ def _heads(axes: Any, one: InspectedText) -> None:
     kinds = np.array([[KINDS.index(head.kind) for head in layer] for layer in maps.heads])
     strength = np.array([[0.35 + 0.65 * min(1.0, head.share) for head in layer] for layer in maps.heads])[..., None]
     axes.imshow(1 - strength * (1 - colours[kinds]), aspect="auto")
-    axes.set(xlabel="head", ylabel="layer", title=f"{maps.name}: kinds of heads")
+    axes.set(xlabel="head", ylabel="layer")
+    _title(axes, f"{maps.name}, kinds of heads")
     axes.set_yticks(range(len(kinds)), [str(layer + 1) for layer in range(len(kinds))], fontsize=7)
     axes.set_xticks(range(kinds.shape[1]), [str(head + 1) for head in range(kinds.shape[1])], fontsize=7)
     for kind in sorted(set(kinds.ravel().tolist())):
@@ -68,7 +69,8 @@ def _ranks(axes: Any, one: InspectedText) -> None:
     axes.set_yscale("log")
     axes.invert_yaxis()
     axes.set_xticks(range(len(found.layers)), found.layers, fontsize=7, rotation=45)
-    axes.set(xlabel="layer", ylabel="rank", title="rank of the true token")
+    axes.set(xlabel="layer", ylabel="rank")
+    _title(axes, "rank of the true token")
     axes.grid(alpha=0.3)
     if known:
         for text in axes.legend(fontsize=7, frameon=False).get_texts():
@@ -85,4 +87,8 @@ def _words(axes: Any, one: InspectedText) -> None:
     axes.set_yticks(range(len(words)), [word for word, _ in words], fontsize=7, parse_math=False)
     axes.invert_yaxis()
     axes.axvline(0, color="#888888", linewidth=0.8)
-    axes.set_title(f"{attribution.name}, gap {attribution.gap:.1%}", fontsize=9, parse_math=False)
+    _title(axes, f"{attribution.name}, gap {attribution.gap:.1%}")
+
+
+def _title(axes: Any, text: str) -> None:
+    axes.set_title(text, fontsize=9, loc="left", parse_math=False)

@@ -9,10 +9,28 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-HOSTILE = ["<script>alert(1)</script>", "</script>", "🙂", "مرحبا", "שלום", "w" * 90, "<img src=x onerror=alert(1)>", "&amp;"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script>",
+    "🙂",
+    "مرحبا",
+    "שלום",
+    "w" * 90,
+    "<img src=x onerror=alert(1)>",
+    "&amp;",
+]
 SENTENCE = "the man sat on the bank of the river and thought about mon ##ey , which he did not have".split()
 KINDS = ["previous", "next", "itself", "separator", "first", "same word", "broad", "mixed"]
-STATIC = [["river", 0.71], ["shore", 0.66], ["coast", 0.6], ["lake", 0.5], ["sea", 0.4], ["land", 0.3], ["a", 0.2], ["b", 0.1]]
+STATIC = [
+    ["river", 0.71],
+    ["shore", 0.66],
+    ["coast", 0.6],
+    ["lake", 0.5],
+    ["sea", 0.4],
+    ["land", 0.3],
+    ["a", 0.2],
+    ["b", 0.1],
+]
 
 Figures = dict[str, Any]
 
@@ -34,7 +52,9 @@ def token_list(size: int, hostile: bool = False, mask: int | None = None) -> lis
         end = start + len(shown)
         if index == mask:
             text = shown = "[MASK]"
-        tokens.append({"text": text, "shown": shown, "word": word, "special": text == "[MASK]", "start": start, "end": end})
+        tokens.append(
+            {"text": text, "shown": shown, "word": word, "special": text == "[MASK]", "start": start, "end": end}
+        )
         if text == "[MASK]":
             tokens[-1]["word"] = -1
     return [*tokens, {"text": "[SEP]", "shown": "[SEP]", "word": -1, "special": True, "start": 0, "end": 0}]
@@ -62,7 +82,9 @@ def weights(kind: str, rows: int, columns: int, strength: float) -> np.ndarray:
     return held
 
 
-def attention(name: str, layers: int, heads: int, rows: int, columns: int, sides=("tokens", "tokens"), shift: int = 0) -> Figures:
+def attention(
+    name: str, layers: int, heads: int, rows: int, columns: int, sides=("tokens", "tokens"), shift: int = 0
+) -> Figures:
     every, thumbnails, described = [], [], []
     n, m = min(rows, 32), min(columns, 32)
     mean = np.zeros((layers, rows, columns))
@@ -74,7 +96,9 @@ def attention(name: str, layers: int, heads: int, rows: int, columns: int, sides
             strength = 0.4 + 0.5 * head / heads
             held[head] = weights(kind, rows, columns, strength)
             entropy = float(-(held[head] * np.log(held[head] + 1e-9)).sum(-1).mean())
-            distance = float((held[head] * np.abs(np.subtract.outer(np.arange(rows), np.arange(columns)))).sum(-1).mean())
+            distance = float(
+                (held[head] * np.abs(np.subtract.outer(np.arange(rows), np.arange(columns)))).sum(-1).mean()
+            )
             line.append(
                 {
                     "kind": kind,
@@ -121,7 +145,9 @@ def top(words: list[str], step: int, layers: int) -> list[list[Any]]:
     for layer in range(layers + 1):
         first = round(0.1 + 0.6 * layer / layers, 4)
         order = words if layer > layers // 2 else words[::-1]
-        found.append([[word, round(first / (rank + 1), 4)] for rank, word in enumerate(order[step % 3 :] + order[: step % 3])])
+        found.append(
+            [[word, round(first / (rank + 1), 4)] for rank, word in enumerate(order[step % 3 :] + order[: step % 3])]
+        )
     return found
 
 
@@ -132,7 +158,13 @@ def layer_names(layers: int) -> list[str]:
 def predictions(kind: str, tokens: list[Figures], layers: int, where: str = "tokens") -> Figures:
     positions = list(range(len(tokens) - (kind == "next")))
     truths = [None if tokens[at]["text"] == "[MASK]" else tokens[at + (kind == "next")]["shown"] for at in positions]
-    ranks = [[None if truth is None else max(1, round(20000 ** (1 - layer / layers))) + (at % 5) * (layer < layers) for layer in range(layers + 1)] for at, truth in zip(positions, truths, strict=True)]
+    ranks = [
+        [
+            None if truth is None else max(1, round(20000 ** (1 - layer / layers))) + (at % 5) * (layer < layers)
+            for layer in range(layers + 1)
+        ]
+        for at, truth in zip(positions, truths, strict=True)
+    ]
     return {
         "kind": kind,
         "where": where,
@@ -152,26 +184,42 @@ def masked(tokens: list[Figures], layers: int) -> Figures:
     for index, at in enumerate(positions):
         for layer in range(layers + 1):
             reach = np.exp(-np.abs(np.arange(len(tokens)) - at) / (0.4 + layer / 2))
-            change[index, layer] = np.round(255 * np.where(np.arange(len(tokens)) == at, 0.9, 0.6 * reach * layer / layers))
+            change[index, layer] = np.round(
+                255 * np.where(np.arange(len(tokens)) == at, 0.9, 0.6 * reach * layer / layers)
+            )
     return {
         "positions": positions,
         "layers": layer_names(layers),
         "top": [top([tokens[at]["shown"], "edge", "side", "shore", "end"], 0, layers) for at in positions],
         "ranks": [[max(1, 4 ** (layers - layer)) for layer in range(layers + 1)] for _ in positions],
-        "probabilities": [[round(0.5 / max(1, 4 ** (layers - layer)), 8) for layer in range(layers + 1)] for _ in positions],
+        "probabilities": [
+            [round(0.5 / max(1, 4 ** (layers - layer)), 8) for layer in range(layers + 1)] for _ in positions
+        ],
         "change": encoded(change),
     }
 
 
 def attribution(name: str, tokens: list[Figures], shift: int = 0) -> Figures:
-    scores = [0.0 if token["special"] else round(math.sin(1.7 * at + shift) * (0.9 if at == 4 else 0.3), 4) for at, token in enumerate(tokens)]
+    scores = [
+        0.0 if token["special"] else round(math.sin(1.7 * at + shift) * (0.9 if at == 4 else 0.3), 4)
+        for at, token in enumerate(tokens)
+    ]
     words: dict[int, list[Any]] = {}
     for token, score in zip(tokens, scores, strict=True):
         if token["word"] >= 0:
             entry = words.setdefault(token["word"], ["", 0.0])
             entry[0] += token["shown"]
             entry[1] = round(entry[1] + score, 4)
-    return {"name": name, "target": {"label": name}, "scores": scores, "words": list(words.values()), "output": 0.97, "baseline": 0.12, "gap": 0.0123, "steps": 64}
+    return {
+        "name": name,
+        "target": {"label": name},
+        "scores": scores,
+        "words": list(words.values()),
+        "output": 0.97,
+        "baseline": 0.12,
+        "gap": 0.0123,
+        "steps": 64,
+    }
 
 
 def reading(model: int, text: int, tokens: list[Figures], layers: int, heads: int, shift: int = 0) -> Figures:
@@ -184,10 +232,15 @@ def reading(model: int, text: int, tokens: list[Figures], layers: int, heads: in
         "attentions": [attention("self-attention", layers, heads, size, size, shift=shift)],
         "predictions": predictions("masked", tokens, layers),
         "masked": masked(tokens, layers),
-        "attributions": [attribution("label: positive (0.97)", tokens), attribution("label: negative (0.03)", tokens, 2)],
+        "attributions": [
+            attribution("label: positive (0.97)", tokens),
+            attribution("label: negative (0.03)", tokens, 2),
+        ],
         "neighbours": {
             "static": [None if token["special"] else STATIC for token in tokens],
-            "contextual": [[[(at + 3) % size, 0.91], [(at + 5) % size, 0.8], [(at + 7) % size, 0.7]] for at in range(size)],
+            "contextual": [
+                [[(at + 3) % size, 0.91], [(at + 5) % size, 0.8], [(at + 7) % size, 0.7]] for at in range(size)
+            ],
         },
         "notes": ["The text has 700 tokens, the first 512 are shown."] if size == 512 else [],
     }
@@ -197,7 +250,11 @@ def translated(tokens: list[Figures], layers: int, heads: int) -> Figures:
     """What an encoder-decoder's reading has: two sides, three kinds of attention."""
     targets = token_list(8)[1:]
     rows, columns = len(targets), len(tokens)
-    sides = {"encoder": ("tokens", "tokens"), "decoder": ("targets", "targets"), "cross-attention": ("targets", "tokens")}
+    sides = {
+        "encoder": ("tokens", "tokens"),
+        "decoder": ("targets", "targets"),
+        "cross-attention": ("targets", "tokens"),
+    }
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross-attention": (rows, columns)}
     return {
         **reading(0, 0, tokens, layers, heads),
@@ -214,9 +271,13 @@ def comparison(a: int, b: int, tokens: list[Figures], layers: int, heads: int) -
     """Two texts that differ in token 6, whose distance starts there and spreads."""
     size, odd = len(tokens), min(6, len(tokens) - 2)
     pairs = [[at, at] for at in range(size) if at != odd]
-    distance = [[min(255, round(255 * layer / layers / (1 + abs(i - odd)))) for i, _ in pairs] for layer in range(layers + 1)]
+    distance = [
+        [min(255, round(255 * layer / layers / (1 + abs(i - odd)))) for i, _ in pairs] for layer in range(layers + 1)
+    ]
     heads_by = [[round(0.02 + 0.9 * (layer == 1 and head == 1), 3) for head in range(heads)] for layer in range(layers)]
-    differ = [["river (8)", [["river", 0.5], ["sea", 0.2], ["lake", 0.1]], [["shore", 0.4], ["river", 0.3], ["sea", 0.1]]]]
+    differ = [
+        ["river (8)", [["river", 0.5], ["sea", 0.2], ["lake", 0.1]], [["shore", 0.4], ["river", 0.3], ["sea", 0.1]]]
+    ]
     return {
         "a": a, "b": b, "what": "texts", "pairs": pairs, "only_a": [odd], "only_b": [odd], "layers": layer_names(layers),
         "distance": encoded(np.array(distance)), "heads": heads_by, "scores": [-21.5, -24.7], "predictions": differ,
@@ -238,7 +299,9 @@ def point_map(models: int, points: int = 60) -> Figures:
     }  # fmt: skip
 
 
-def figures(size: int = 12, layers: int = 2, heads: int = 2, models: int = 1, texts: int = 1, hostile: bool = False) -> Figures:
+def figures(
+    size: int = 12, layers: int = 2, heads: int = 2, models: int = 1, texts: int = 1, hostile: bool = False
+) -> Figures:
     """A whole inspection: every model reads every text; two texts differ in one token, and a [MASK] stands in the first."""
     readings = []
     for model in range(models):
@@ -247,11 +310,21 @@ def figures(size: int = 12, layers: int = 2, heads: int = 2, models: int = 1, te
             if text:
                 tokens[min(6, size - 2)] |= {"text": "table", "shown": "table"}
             readings.append(reading(model, text, tokens, layers, heads, shift=model))
-    described = {"kind": "bert", "architecture": "encoder", "layers": layers, "heads": heads, "width": 64 * heads, "parameters": 109_482_240, "purpose": "masked language model"}
+    described = {
+        "kind": "bert",
+        "architecture": "encoder",
+        "layers": layers,
+        "heads": heads,
+        "width": 64 * heads,
+        "parameters": 109_482_240,
+        "purpose": "masked language model",
+    }
     compared = [comparison(0, 1, readings[0]["tokens"], layers, heads)] if texts > 1 else []
     return {
         "format": 1,
-        "models": [{"name": f"step {10 ** (model + 1)}" if models > 1 else "bert-base", **described} for model in range(models)],
+        "models": [
+            {"name": f"step {10 ** (model + 1)}" if models > 1 else "bert-base", **described} for model in range(models)
+        ],
         "texts": [" ".join(token["shown"] for token in readings[text]["tokens"][1:-1]) for text in range(texts)],
         "readings": readings,
         "comparisons": compared,

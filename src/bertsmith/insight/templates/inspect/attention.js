@@ -13,7 +13,7 @@ function makeAttention() {
     return { input, label: el("label", { className: "control" }, el("span", { textContent: label }), input) };
   };
   const [layer, head] = [number("layer", "layer"), number("head", "head")];
-  const specials = ["shown", "left out", "left out, rows add up to 100 % again"];
+  const specials = ["shown", "left out", "left out, renormalised"];
   const controls = el("div", { className: "controls" }, sources, layer.label, head.label,
     tick("pieces as words", false, (merge) => change({ merge })),
     choice("special tokens", specials, 0, (index) => change({ special: ["shown", "hidden", "renormalised"][index] })),
@@ -92,7 +92,8 @@ function makeAttention() {
     const labels = [rows.map((group) => shown(tokensOf(rowSide), group)), columns.map((group) => shown(tokensOf(columnSide), group))];
     shownNow = { rows, columns, values, labels };
     lines.show({ rows: labels[0], columns: labels[1], values, threshold: options.threshold, chosen: chosen() });
-    const shades = Uint8Array.from(values, (value) => Math.min(255, Math.round(255 * Math.sqrt(value))));
+    const shades = new Uint8ClampedArray(values.length);
+    for (let at = 0; at < values.length; at++) shades[at] = 255 * Math.sqrt(values[at]);
     const largest = Math.max(rows.length, columns.length);
     matrix.show({ rows: labels[0], columns: labels[1], values: shades, rest: "", chosen: chosen() });
     note.textContent = [
@@ -123,7 +124,7 @@ function makeAttention() {
     matrix.choose(chosen());
     rest();
   });
-  hovers.push((side, index) => {
+  onHover(host, (side, index) => {
     if (!shownNow || host.hidden || host.matches(":hover")) return; // its own words are marked already
     const axis = sides().indexOf(side);
     const at = index === null || axis < 0 ? -1 : position(axis, index);

@@ -89,7 +89,7 @@ function makeText() {
     for (const [side, one] of Object.entries(made)) marks[side].choose(one.spans);
     rest();
   });
-  hovers.push((side, index) => {
+  onHover(host, (side, index) => {
     if (!made[side]) return;
     marks[side].hover(made[side].spans, index);
     if (index === null) rest();
@@ -118,11 +118,13 @@ function start() {
   makeBar();
   makeText();
   for (const make of [makeOverview, makeAttention, makePredictions, makeMasked, makeComparison, makeAttributions, makeNeighbours, makeMap]) make();
-  for (const { draw } of views) attempt(draw);
   changed.clear();
+  for (const one of views) waiting.add(one);
+  work(8);
   addEventListener("resize", () => set({ width: innerWidth }));
   addEventListener("beforeprint", () => {
     setTheme("light");
+    work(Infinity);
     views.filter((one) => one.keys.has("theme")).forEach((one) => one.draw());
   });
   addEventListener("afterprint", () => {
@@ -130,5 +132,4 @@ function start() {
     changed.add("theme");
     set({});
   });
-  performance.mark("drawn");
 }

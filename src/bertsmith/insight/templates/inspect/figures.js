@@ -5,7 +5,7 @@ const KINDS = {
   previous: { sign: "←", style: "previous", what: "looks at the token before" },
   next: { sign: "→", style: "next", what: "looks at the token after" },
   itself: { sign: "=", style: "itself", what: "looks at the token itself" },
-  separator: { sign: "S", style: "separator", what: "looks at [SEP] or another special token that ends a text, which Clark et al. (2019) take for doing nothing" },
+  separator: { sign: "S", style: "separator", what: "looks at the separator", note: "[SEP] or whatever ends a text: what a head does that finds nothing (Clark et al. 2019)" },
   first: { sign: "1", style: "first", what: "looks at the first token" },
   "same word": { sign: "w", style: "word", what: "looks at the same word elsewhere" },
   broad: { sign: "○", style: "broad", what: "looks at many tokens at once" },
@@ -64,6 +64,7 @@ function running(side, label, styled = () => {}) {
     const span = el("bdi", { className: token.special ? "token special" : "token", role: "option", tabIndex: -1, textContent: shown(tokens, [index]) });
     span.dataset.index = index;
     if (token.text.startsWith("##") || (index && token.word >= 0 && tokens[index - 1].word === token.word)) span.classList.add("piece");
+    if (token.shown.length > 30) span.classList.add("overlong");
     styled(span, index, token);
     host.append(span);
   });

@@ -12,6 +12,7 @@ class Heat {
     this.output = el("output", { className: "reading" });
     this.zooms = el("span", { className: "zooms" }, ...[["−", 1 / 1.5, "smaller"], ["+", 1.5, "larger"]].map(([sign, factor, title]) => el("button", { type: "button", textContent: sign, title, "aria-label": `${label}: ${title}`, onclick: () => this.zoomBy(factor) })));
     this.host = el("div", { className: "heat" }, el("div", { className: "heat-head" }, this.output, this.zooms), this.scroll);
+    [this.x, this.y] = [0, 0];
     this.scroll.addEventListener("scroll", () => this.soon());
     this.scroll.addEventListener("pointermove", (event) => this.point(this.cellAt(event)));
     this.scroll.addEventListener("pointerleave", () => this.point(null));
@@ -20,7 +21,10 @@ class Heat {
       if (cell) this.pick(...cell);
     });
     this.scroll.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.values && this.width !== this.scroll.clientWidth && this.draw()).observe(this.host);
+    onWidth(this.host, (width) => {
+      this.width = width;
+      this.draw();
+    });
     view(["theme"], () => this.values && this.show(this));
   }
 
@@ -28,7 +32,7 @@ class Heat {
   show({ rows, columns, values, rest = "", chosen = [null, null] }) {
     const same = this.rows?.length === rows.length && this.columns?.length === columns.length;
     Object.assign(this, { rows, columns, values, rest, chosen });
-    if (!same) this.zoom = 1;
+    if (!same) [this.zoom, this.x, this.y] = [1, 0, 0];
     this.image ??= document.createElement("canvas");
     [this.image.width, this.image.height] = [Math.max(1, columns.length), Math.max(1, rows.length)];
     const image = new ImageData(this.image.width, this.image.height);
@@ -49,30 +53,29 @@ class Heat {
   measure() {
     const context = this.cells.getContext("2d");
     context.font = `12px ${colours().font}`;
-    const widest = (labels) => labels.reduce((most, text) => (text.length * 14 < most ? most : Math.max(most, context.measureText(text).width)), 0);
-    this.width = this.scroll.clientWidth;
+    const widest = (labels) => labels.reduce((most, text) => Math.max(most, widthOf(context, text)), 0);
     const [rows, columns] = [this.rows.length, this.columns.length];
     const [rowWidth, columnWidth] = [widest(this.rows), widest(this.columns)];
     const left = Math.min(110, this.width * 0.3, rowWidth + 10);
-    const fit = (this.width - left) / columns;
+    const fit = (this.width - left - (this.square ? 14 : 0)) / columns; // beside a scroll bar
     this.cw = clamp(fit, this.square ? 1 : 2.5, this.wide) * this.zoom;
     this.ch = this.square ? this.cw : this.tall;
     this.flat = columnWidth + 8 <= this.cw; // column labels beside each other, or each on its end
     this.labelled = [this.ch >= 9, this.cw >= 9];
     this.left = this.labelled[0] ? left : 4;
     this.top = this.labelled[1] ? (this.flat ? 20 : Math.min(90, columnWidth + 8)) : 4;
-    if (!this.labelled[0] && this.zoom === 1) this.cw = clamp((this.width - 4) / columns, 1, this.wide);
+    if (!this.labelled[0] && this.zoom === 1) this.cw = clamp((this.width - (this.square ? 18 : 4)) / columns, 1, this.wide);
     if (this.square) this.ch = this.cw;
     this.total = [this.left + columns * this.cw, this.top + rows * this.ch];
     this.zooms.hidden = fit >= 14;
   }
 
   draw() {
-    if (!this.scroll.clientWidth) return; // hidden for now
+    if (!this.values || !this.width) return; // nothing to show, or hidden for now
     this.measure();
     const [width, height] = this.total;
     Object.assign(this.space.style, { width: `${width}px`, height: `${height}px` });
-    this.scroll.style.maxHeight = `${this.most}px`;
+    this.scroll.style.maxHeight = `${this.most + 14}px`;
     this.seen = [Math.min(this.width, Math.ceil(width)), Math.min(this.most, Math.ceil(height))];
     this.paint();
   }
@@ -81,14 +84,14 @@ class Heat {
     if (this.pending) return;
     this.pending = requestAnimationFrame(() => {
       this.pending = 0;
-      this.paint();
+      this.paint(true);
     });
   }
 
   /** The part that is scrolled into view; labels stay at the edges. */
-  paint() {
-    const { left, top, cw, ch, seen, rows, columns } = this;
-    const [x, y] = [this.scroll.scrollLeft, this.scroll.scrollTop];
+  paint(scrolled = false) {
+    if (scrolled) [this.x, this.y] = [this.scroll.scrollLeft, this.scroll.scrollTop];
+    const { left, top, cw, ch, seen, rows, columns, x, y } = this;
     const context = fresh(this.cells, ...seen);
     context.save();
     context.beginPath();
@@ -108,14 +111,12 @@ class Heat {
     context.beginPath();
     for (let column = Math.floor(x / cw); column <= columns.length && left + column * cw - x <= seen[0]; column++) context.rect(left + column * cw - x, 0, 0, seen[1]);
     for (let row = Math.floor(y / ch); row <= rows.length && top + row * ch - y <= seen[1]; row++) context.rect(0, top + row * ch - y, seen[0], 0);
-    void top;
     context.stroke();
   }
 
   /** Labels that are in view and wanted. `wanted(axis, index)` with axis 0 for rows. */
   label(context, wanted, colour, weight = "") {
-    const { left, top, cw, ch, seen } = this;
-    const [x, y] = [this.scroll.scrollLeft, this.scroll.scrollTop];
+    const { left, top, cw, ch, seen, x, y } = this;
     context.fillStyle = colour;
     context.font = `${weight} 12px ${colours().font}`;
     context.textBaseline = "middle";
@@ -143,9 +144,8 @@ class Heat {
 
   /** The row and the column that are chosen or pointed at. */
   mark() {
-    const { left, top, cw, ch, seen } = this;
+    const { left, top, cw, ch, seen, x, y } = this;
     if (!seen) return;
-    const [x, y] = [this.scroll.scrollLeft, this.scroll.scrollTop];
     const context = fresh(this.marks, ...seen);
     const [row, column] = this.at ?? this.chosen;
     context.save();
@@ -167,8 +167,8 @@ class Heat {
     if (!this.values) return null;
     const box = this.scroll.getBoundingClientRect();
     const [px, py] = [event.clientX - box.left - this.scroll.clientLeft, event.clientY - box.top - this.scroll.clientTop];
-    const column = Math.floor((px - this.left + this.scroll.scrollLeft) / this.cw);
-    const row = Math.floor((py - this.top + this.scroll.scrollTop) / this.ch);
+    const column = Math.floor((px - this.left + this.x) / this.cw);
+    const row = Math.floor((py - this.top + this.y) / this.ch);
     const inside = px >= this.left && py >= this.top && row >= 0 && column >= 0 && row < this.rows.length && column < this.columns.length;
     return inside ? [row, column] : null;
   }
@@ -209,8 +209,15 @@ class Heat {
     this.draw();
     this.scroll.scrollLeft = (middle[0] * this.cw) / before[0] - this.seen[0] / 2;
     this.scroll.scrollTop = (middle[1] * this.ch) / before[1] - this.seen[1] / 2;
-    this.paint();
+    this.paint(true);
   }
+}
+
+const widths = new Map(); // of labels, which are drawn again and again
+
+function widthOf(context, text) {
+  if (!widths.has(text)) widths.set(text, text.length > 60 ? 400 : context.measureText(text).width);
+  return widths.get(text);
 }
 
 /** A text that fits into a width, with … where it was cut. */

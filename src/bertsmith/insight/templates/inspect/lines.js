@@ -1,5 +1,6 @@
 // ---- lines: two columns of words, and a line from each word to those it looks at ----
 
+const TALLEST = 600;
 const MANY = 80; // above that, lines are drawn for one word at a time
 
 class Lines {
@@ -21,7 +22,11 @@ class Lines {
       walk(list, "li", alongKeys);
     });
     this.host.addEventListener("pointerleave", () => this.enter(0, null));
-    new ResizeObserver(() => this.values && this.width !== this.middle.clientWidth && this.paint()).observe(this.host);
+    this.top = 0;
+    onWidth(this.middle, (width) => {
+      this.width = width;
+      this.paint();
+    });
     view(["theme"], () => this.values && this.paint());
   }
 
@@ -62,22 +67,22 @@ class Lines {
     if (this.pending) return;
     this.pending = requestAnimationFrame(() => {
       this.pending = 0;
+      this.top = this.host.scrollTop;
       this.paint();
     });
   }
 
   paint() {
-    this.width = this.middle.clientWidth;
-    if (!this.width) return;
-    this.tallest = Math.min(this.host.clientHeight, this.tall * Math.max(this.rows.length, this.columns.length));
+    if (!this.values || !this.width) return;
+    this.tallest = Math.min(TALLEST, this.tall * Math.max(this.rows.length, this.columns.length));
     const context = fresh(this.base, this.width, this.tallest);
-    if (!this.large) for (let row = 0; row < this.rows.length; row++) this.draw(context, row, null, 0.75);
+    if (!this.large) for (let row = 0; row < this.rows.length; row++) this.draw(context, row, null, this.rows.length > 30 ? 0.4 : 0.75);
     this.mark(this.at);
   }
 
   /** Lines of one row, or of one column, above the threshold. */
   draw(context, row, column, strength) {
-    const top = this.host.scrollTop;
+    const top = this.top;
     const [first, last] = row === null ? [0, this.rows.length] : [0, this.columns.length];
     const width = this.columns.length;
     context.strokeStyle = colours().tone1;
@@ -88,7 +93,7 @@ class Lines {
       const [from, to] = [(i + 0.5) * this.tall - top, (j + 0.5) * this.tall - top];
       if (Math.max(from, to) < 0 || Math.min(from, to) > this.tallest) continue;
       context.globalAlpha = Math.min(1, 0.08 + strength * Math.sqrt(weight));
-      context.lineWidth = 0.6 + 3.4 * weight;
+      context.lineWidth = 0.6 + (strength < 0.5 ? 1.8 : 3.4) * weight;
       context.beginPath();
       context.moveTo(0, from);
       context.bezierCurveTo(this.width * 0.4, from, this.width * 0.6, to, this.width, to);

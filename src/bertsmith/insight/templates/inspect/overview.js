@@ -10,10 +10,10 @@ const ORDERS = [
 const MEASURES = [null, (head) => percent(head.share), (head) => head.entropy.toFixed(2), (head) => (head.distance === null ? "–" : head.distance.toFixed(1)), (head) => percent(head.special)];
 
 function describeHead(layer, head, found) {
-  const facts = [found.kind in found.shares || found.kind === "broad" || found.kind === "mixed" ? `${kindOf(found.kind).what} (${percent(found.share)} of the weight)` : found.kind];
-  if (found.kind === "broad" || found.kind === "mixed") facts[0] = kindOf(found.kind).what;
+  const pattern = found.kind in found.shares;
+  const facts = [pattern ? `${kindOf(found.kind).what} with ${percent(found.share)} of its weight` : kindOf(found.kind).what];
   facts.push(`entropy ${found.entropy.toFixed(2)} nats`);
-  if (found.distance !== null) facts.push(`mean distance ${found.distance.toFixed(1)} tokens`);
+  if (found.distance !== null) facts.push(`distance ${found.distance.toFixed(1)} tokens`);
   facts.push(`${percent(found.special)} on special tokens`);
   return `Head ${headName(layer, head)} ${facts.join(" · ")}`;
 }
@@ -98,7 +98,7 @@ function makeOverview() {
     if (!counts.has(only)) only = null;
     const known = [...Object.keys(KINDS).filter((kind) => counts.has(kind)), ...[...counts.keys()].filter((kind) => !(kind in KINDS))];
     legend.replaceChildren(...known.map((kind) => {
-      const button = el("button", { type: "button", className: `kind kind-${kindOf(kind).style}`, title: kindOf(kind).what, "aria-pressed": only === kind, onclick: () => {
+      const button = el("button", { type: "button", className: `kind kind-${kindOf(kind).style}`, title: kindOf(kind).note ?? kindOf(kind).what, "aria-pressed": only === kind, onclick: () => {
         only = only === kind ? null : kind;
         for (const one of legend.children) one.setAttribute("aria-pressed", one === button && only === kind);
         arrange();

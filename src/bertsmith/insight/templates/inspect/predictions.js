@@ -69,7 +69,7 @@ function makePredictions() {
     line.replaceChildren(ranked ? layerLine("Rank of the true word by layer", layers, ranks[index], { log: true }) : layerLine("Entropy by layer, in nats", layers, entropy[index]));
     heat.choose([null, index]);
   });
-  hovers.push((side, index) => {
+  onHover(host, (side, index) => {
     if (host.hidden || side !== given().where || host.matches(":hover")) return;
     const position = index === null ? -1 : given().positions.indexOf(index);
     heat.choose([null, position < 0 ? at() : position]);

@@ -37,7 +37,7 @@ class Scatter {
       this.zoomBy(event.deltaY < 0 ? 1.25 : 0.8, event.clientX - box.left, event.clientY - box.top);
     }, { passive: false });
     this.host.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.points && this.width !== this.host.clientWidth && this.paint()).observe(this.host);
+    onWidth(this.host, () => this.points && this.paint());
     view(["theme"], () => this.points && this.paint());
   }
 

@@ -45,6 +45,11 @@ function view(keys, draw) {
   views.push({ keys: new Set(keys), draw });
 }
 
+/** Calls with an element's width once it is laid out, and whenever it changes; nobody has to ask for a layout. */
+function onWidth(element, react) {
+  new ResizeObserver(([entry]) => react(entry.contentRect.width)).observe(element);
+}
+
 function set(values) {
   for (const [key, value] of Object.entries(values)) {
     if (state[key] === value) continue;
@@ -72,12 +77,28 @@ function fit() {
   changed.add("reading");
 }
 
+const waiting = new Set(); // views that are yet to be drawn
+let later = 0;
+
 function redraw() {
   frame = 0;
-  const keys = new Set(changed);
+  const whole = changed.has("reading"); // no figure may stand beside one of another text
+  for (const one of views) if ([...changed].some((key) => one.keys.has(key))) waiting.add(one);
   changed.clear();
-  for (const { keys: needed, draw } of views) {
-    if ([...keys].some((key) => needed.has(key))) attempt(draw);
+  work(whole ? Infinity : 8);
+}
+
+/** Draws what waits from the top of the page down, and lets the browser show it every few milliseconds. */
+function work(budget) {
+  clearTimeout(later);
+  later = 0;
+  const until = performance.now() + budget;
+  for (const one of views) {
+    if (!waiting.delete(one)) continue;
+    attempt(one.draw);
+    if (performance.now() < until || !waiting.size) continue;
+    later = setTimeout(work, 0, budget);
+    break;
   }
   settle();
 }
@@ -95,18 +116,35 @@ async function attempt(draw) {
 }
 
 function settle() {
-  if (!busy && !frame) document.body.dataset.settled = "true";
+  if (!busy && !frame && !waiting.size) {
+    document.body.dataset.settled = "true";
+    if (!performance.getEntriesByName("drawn").length) performance.mark("drawn");
+  }
 }
 
 // ---- hover: a token under the pointer is marked wherever it stands, without drawing anything again ----
 
 const hovers = [];
+const onScreen = new WeakSet();
 let hovered = { side: "tokens", index: null };
+const watch = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) onScreen[isIntersecting ? "add" : "delete"](target);
+});
+
+/** `react(side, index)` hears of the token under the pointer, while its section is on the screen, and of the end of it. */
+function onHover(host, react) {
+  hovers.push({ host, react, marked: false });
+  watch.observe(host);
+}
 
 function hover(side, index) {
   if (hovered.side === side && hovered.index === index) return;
   hovered = { side, index };
-  for (const react of hovers) react(side, index);
+  for (const one of hovers) {
+    if (!one.marked && (index === null || !onScreen.has(one.host))) continue;
+    one.marked = index !== null;
+    one.react(side, index);
+  }
 }
 
 const section = (name) => document.getElementById(name);

@@ -32,14 +32,19 @@ async function tokenWeights(attention, source, layer, head) {
 /** Of groups of tokens: the sum over the columns of a word, the mean over its rows (Clark et al. 2019, section 4.1). */
 function grouped(weights, width, rows, columns, renormalise) {
   const values = new Float32Array(rows.length * columns.length);
+  const columnOf = new Int32Array(width).fill(-1);
+  columns.forEach((group, column) => group.forEach((index) => (columnOf[index] = column)));
   rows.forEach((group, row) => {
     const start = row * columns.length;
+    const share = 1 / group.length;
     let sum = 0;
-    for (let column = 0; column < columns.length; column++) {
-      let value = 0;
-      for (const i of group) for (const j of columns[column]) value += weights[i * width + j];
-      values[start + column] = value / group.length;
-      sum += values[start + column];
+    for (const index of group) {
+      for (let other = 0; other < width; other++) {
+        if (columnOf[other] < 0) continue;
+        const weight = weights[index * width + other] * share;
+        values[start + columnOf[other]] += weight;
+        sum += weight;
+      }
     }
     if (renormalise && sum > 0) for (let column = 0; column < columns.length; column++) values[start + column] /= sum;
   });

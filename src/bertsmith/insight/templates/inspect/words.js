@@ -46,7 +46,7 @@ function makeAttributions() {
     marks.choose(spans);
     say(state.tokens);
   });
-  hovers.push((side, index) => {
+  onHover(host, (side, index) => {
     if (host.hidden || side !== "tokens") return;
     marks.hover(spans, index);
     say(index ?? state.tokens);

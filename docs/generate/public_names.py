@@ -9,6 +9,7 @@ import bertsmith
 from bertsmith.commands import api
 from bertsmith.inference.generate import GeneratedText
 from bertsmith.inference.translate import TranslatedText
+from bertsmith.insight.inspection.inspected_text import InspectedText
 from bertsmith.insight.table import Results
 from generate import source
 from generate.recipe_keys import meaning
@@ -23,11 +24,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Fine-tune and evaluate": ("finetune", "evaluate"),
     "Open a model": ("load", "models"),
     "A loaded model": ("Model",),
+    "See inside": ("inspect", "Inspection"),
     "Results": ("Run", "Evaluation", "Prediction", "FilledText", "WordPrediction", "ScoredText"),
     "Recipes and tables": ("Recipe", "FineTune", "FAMILY", "OBJECTIVES", "TASKS"),
     "Parts": ("Tokenizer", "Transformer", "TransformerConfig", "BertsmithError"),
 }
-RETURNED = (GeneratedText, TranslatedText, Results)  # by methods and functions, and public through them alone
+RETURNED = (
+    GeneratedText,
+    TranslatedText,
+    InspectedText,
+    Results,
+)  # by methods and functions, and public through them alone
 BY_KEYS = ("Recipe", "FineTune", "TransformerConfig")  # their fields are on the page of recipe keys
 
 

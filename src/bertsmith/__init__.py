@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bertsmith import models
-    from bertsmith.commands.api import Evaluation, Run, clean, evaluate, finetune, make, prepare, pretrain, tokenizer
+    from bertsmith.commands.api import clean, evaluate, finetune, inspect, make, prepare, pretrain, tokenizer
+    from bertsmith.commands.results import Evaluation, Run
     from bertsmith.errors import BertsmithError
     from bertsmith.inference.fill import FilledText, WordPrediction
     from bertsmith.inference.likelihood import ScoredText
     from bertsmith.inference.load import load
     from bertsmith.inference.model import Model
     from bertsmith.inference.prediction import Prediction
+    from bertsmith.insight.inspection.inspection import Inspection
     from bertsmith.models.family import FAMILY
     from bertsmith.models.transformer import Transformer
     from bertsmith.models.transformer_config import TransformerConfig
@@ -35,16 +37,17 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "BertsmithError": "errors",
-    "Evaluation": "commands.api",
+    "Evaluation": "commands.results",
     "FAMILY": "models.family",
     "FilledText": "inference.fill",
     "FineTune": "recipe",
+    "Inspection": "insight.inspection.inspection",
     "WordPrediction": "inference.fill",
     "Model": "inference.model",
     "OBJECTIVES": "objectives",
     "Prediction": "inference.prediction",
     "Recipe": "recipe",
-    "Run": "commands.api",
+    "Run": "commands.results",
     "ScoredText": "inference.likelihood",
     "TASKS": "tasks",
     "Tokenizer": "text.tokenizer",
@@ -53,6 +56,7 @@ _HOMES = {
     "clean": "commands.api",
     "evaluate": "commands.api",
     "finetune": "commands.api",
+    "inspect": "commands.api",
     "load": "inference.load",
     "make": "commands.api",
     "prepare": "commands.api",
@@ -68,6 +72,7 @@ __all__ = [
     "Evaluation",
     "FilledText",
     "FineTune",
+    "Inspection",
     "Model",
     "Prediction",
     "Recipe",
@@ -80,6 +85,7 @@ __all__ = [
     "clean",
     "evaluate",
     "finetune",
+    "inspect",
     "load",
     "make",
     "models",

@@ -21,6 +21,8 @@ from bertsmith.inference.generate import GeneratedText
 from bertsmith.inference.semantic_search import semantic_search
 from bertsmith.inference.translate import TokenAlignment, TranslatedText
 from bertsmith.inference.word_vectors import AnalogyScores, KeyedVectors, Neighbour, SimilarityScores
+from bertsmith.insight.inspection.inspected_text import InspectedText
+from bertsmith.insight.inspection.inspection import Inspection
 from bertsmith.insight.table import Results
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import FAMILY
@@ -40,6 +42,7 @@ RESULTS = (
     *(bertsmith.Run, bertsmith.Evaluation, bertsmith.FilledText, bertsmith.WordPrediction, bertsmith.ScoredText),
     *(bertsmith.Prediction, GeneratedText, TranslatedText, TokenAlignment, Results, Embedder),
     *(KeyedVectors, Neighbour, SimilarityScores, AnalogyScores),
+    *(Inspection, InspectedText),
 )
 WORDS = WordVectors(
     ["king", "queen", "man", "woman", "river"],

@@ -33,12 +33,60 @@ def list_all() -> None:
 
 @app.command(rich_help_panel=INSPECT)
 def inspect(
-    models: Annotated[list[Path], typer.Argument(help="Folders of recurrent language models, to be compared.")],
-    text: Annotated[Path, typer.Option(help="Text file to run them on.")],
-    out: Annotated[Path, typer.Option(callback=check_file, help="Output page: .html.")],
-    png: Annotated[bool, typer.Option("--png", help="Also write the pictures as PNG files (matplotlib).")] = False,
+    models: Annotated[
+        list[Path],
+        typer.Argument(help="Model folders to be compared; or a run's `checkpoints`, to see them over training."),
+    ],
+    out: Annotated[
+        Path, typer.Option(callback=check_file, help="Output page: .html; .json and .png hold its figures.")
+    ],
+    texts: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="A text to read, or two separated by a tab; may be repeated, to compare them."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Text file: one text per line; for recurrent models a page of text, whose cells are drawn."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="What the decoder of T5 or of a translation model reads; by default its own output."),
+    ] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--map", help="File of words or texts, or table with labels: draw a map of them (PCA, t-SNE, UMAP)."
+        ),
+    ] = None,
+    word: Annotated[str | None, typer.Option(help="With --map: a map of the occurrences of this word.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of each text that are read, at most.")] = None,
+    attributions: Annotated[
+        bool,
+        typer.Option(
+            "--attributions/--no-attributions", help="Which words decided: integrated gradients, the slowest part."
+        ),
+    ] = True,
+    png: Annotated[bool, typer.Option("--png", help="Also write pictures as PNG files (matplotlib).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Also write the figures as a JSON file.")] = False,
 ) -> None:
-    """Draw the gradient flow through time and interpretable cells of recurrent models (RNN, LSTM, GRU)."""
+    """See inside: one page of what models look at (attention), predict layer by layer, and know.
+
+    Heads with their kinds, the prediction head on every layer, what changes when a word is masked or replaced, the
+    words that decided, nearest neighbours and a map; of recurrent models (RNN, LSTM, GRU), with --file, gradient flow
+    through time and interpretable cells.
+    """
     from bertsmith.commands import inspect as command
 
-    command.inspect(models, text, out, pictures=png)
+    command.inspect(
+        models,
+        texts or [],
+        out,
+        file=file,
+        target=target,
+        max_length=max_length,
+        map_file=map_file,
+        word=word,
+        attribute=attributions,
+        pictures=png,
+        as_json=as_json,
+    )

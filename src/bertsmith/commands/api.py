@@ -1,10 +1,8 @@
-"""The Python API: the verbs of the command line as functions, and results that load their model."""
+"""The Python API: the verbs of the command line as functions."""
 
-import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,76 +10,28 @@ from bertsmith import config, recipes
 from bertsmith.commands import arguments, entrants
 from bertsmith.commands import clean as cleaning
 from bertsmith.commands import evaluate as measuring
+from bertsmith.commands import inspect as looking
 from bertsmith.commands import make as making
 from bertsmith.commands import prepare as preparing
 from bertsmith.commands import pretrain as pretraining
+from bertsmith.commands.results import Evaluation, Run
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
-from bertsmith.inference.inputs import short_repr
-from bertsmith.inference.load import load
+from bertsmith.inference.inputs import known_options, short_repr
 from bertsmith.inference.model import Model
+from bertsmith.insight.inspection.assembly import inspect as assemble
+from bertsmith.insight.inspection.inspection import Inspection
+from bertsmith.insight.inspection.subject import Subject
 from bertsmith.insight.table import Results
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.word2vec import KIND
 from bertsmith.recipe import FineTune, Recipe
-from bertsmith.runs import candidates, finetuning, suites, task_recipe
+from bertsmith.runs import candidates, checkpoint_models, finetuning, suites, task_recipe
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 
 PathLike = str | Path
 Paths = PathLike | Iterable[PathLike]
-
-
-@dataclass(frozen=True, repr=False)
-class Run:
-    """A finished run: its folder, its scores, its report, and its model, which is loaded on first use.
-
-    >>> run = bertsmith.finetune("runs/mine", "reviews.csv", out="runs/tuned", steps=2)
-    >>> sorted(run.scores)
-    ['accuracy', ...]
-    """
-
-    folder: Path
-    scores: dict[str, float]  # of pretraining, on held-out text; of fine-tuning, on the dev set
-    result: dict[str, Any] = field(default_factory=dict)  # the content of result.json
-
-    @cached_property
-    def model(self) -> Model:
-        """The trained model, on the fastest device of this machine.
-
-        >>> bertsmith.Run(Path("runs/mine"), {}).model.task
-        ''
-        """
-        return load(self.folder / "model")
-
-    @property
-    def report(self) -> Path:
-        """The path of the report, an HTML page.
-
-        >>> bertsmith.Run(Path("runs/mine"), {}).report.name
-        'report.html'
-        """
-        return self.folder / "report.html"
-
-    def __repr__(self) -> str:
-        return f"Run('{self.folder}', {_format_scores(self.scores)})"
-
-
-@dataclass(frozen=True, repr=False)
-class Evaluation:
-    """The scores of a fine-tuned model on a labelled file.
-
-    >>> evaluation = bertsmith.evaluate("runs/reviews", "reviews.csv")
-    >>> 0 <= evaluation.scores["accuracy"] <= 1
-    True
-    """
-
-    scores: dict[str, float]
-    result: dict[str, Any]  # scores by class, calibration and mistakes: the content of result.json
-    folder: Path | None = None  # the folder of result.json and the page, if one was named
-
-    def __repr__(self) -> str:
-        return f"Evaluation({_format_scores(self.scores)})"
 
 
 def make(texts: Paths, out: PathLike, *, budget: str = "10m", seed: int | None = None, **options: Any) -> Run:
@@ -128,7 +78,7 @@ def tokenizer(texts: Paths, out: PathLike, *, kind: str = "wordpiece", vocabular
     """
     given, folder = arguments.as_paths(texts, "texts"), arguments.as_path(out, "out")
     arguments.check_options(options, TokenizerConfig, Corpus)
-    own = {name: options.pop(name) for name in list(options) if name in inspect.signature(TokenizerConfig).parameters}
+    own = {name: options.pop(name) for name in list(options) if name in signature(TokenizerConfig).parameters}
     settings = config.build({"kind": kind, "vocabulary": vocabulary, **own}, TokenizerConfig, "tokenizer")
     preparing.tokenizer(given, folder, settings, **options)
     return Tokenizer.load(folder)
@@ -251,6 +201,26 @@ def evaluate(
     return Evaluation(_mean_scores(result), result, out_folder)
 
 
+def inspect(models: Any, texts: Any = (), **options: Any) -> Inspection:
+    """What models look at, predict and know of texts, as figures and as one page that compares them.
+
+    `models` is a folder, a `Model`, a `Run`, the `checkpoints` folder of a run, or a list of these; `texts` a text, a
+    pair of texts as a tuple, or a list. `options` are those of `Model.inspect`: target, max_length, attribute,
+    map_file, word and passage.
+
+    >>> inspection = bertsmith.inspect(["runs/mine", "runs/reviews"], "the cat sees the dog .")
+    >>> [len(reading.attributions) for reading in inspection.readings]
+    [0, 1]
+    """
+    given = [models] if isinstance(models, str | Path | Model | Run) else models
+    subjects: list[Subject] = []
+    for one in given:
+        subjects += [one.subject()] if isinstance(one, Model) else looking.open_subjects(_inspected_path(one))
+    if not subjects:
+        raise RecipeError("models", "is an empty list", "Give at least one model")
+    return assemble(subjects, texts, **known_options(assemble, options))
+
+
 def models(pattern: str = "*") -> list[str]:
     """The names of models and recipes that match a pattern; `pretrain` takes any of them.
 
@@ -275,9 +245,11 @@ def _model_path(model: Any) -> Path:
     return Path(model.path) if isinstance(model, Model) else arguments.as_path(model, "model")
 
 
+def _inspected_path(model: Any) -> Path:
+    """A model folder, or checkpoints."""
+    path = _model_path(model)
+    return path if isinstance(model, Run) or checkpoint_models.is_checkpoint(path) else folders.model_folder(path)
+
+
 def _mean_scores(result: Mapping[str, Any]) -> dict[str, float]:
     return {name: found["mean"] for name, found in result["summary"].items()}
-
-
-def _format_scores(scores: Mapping[str, float]) -> str:
-    return ", ".join(f"{name}={value:.4g}" for name, value in scores.items())

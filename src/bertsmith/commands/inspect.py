@@ -1,52 +1,118 @@
-"""`inspect`: gradient flow through time and interpretable cells of recurrent networks."""
+"""`inspect`: what models look at, predict and know, as one page."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bertsmith import files, terminal
 from bertsmith.data.corpus.corpus import Corpus
-from bertsmith.errors import FolderError, TextError
+from bertsmith.data.labelled.unlabelled import every_line
+from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference.load import load
-from bertsmith.insight import cells, gradient_flow
-from bertsmith.insight.page import render
+from bertsmith.insight.inspection.assembly import MAX_READINGS
+from bertsmith.insight.inspection.assembly import inspect as assemble
+from bertsmith.insight.inspection.inspection import Inspection, check_ending
+from bertsmith.insight.inspection.subject import Subject
+from bertsmith.insight.inspection.time_figures import check_words
 from bertsmith.models.recurrent import Recurrent
-from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.runs import checkpoint_models
 
 CONSOLE = terminal.console()
-MAX_CHARACTERS = 40_000  # of the text
+MAX_CHARACTERS = 40_000  # of the text for the cells of recurrent networks
+MAX_SENTENCE = 64  # words of the text that recurrent networks are shown reading, where none is given
 
 
-def inspect(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = False) -> None:
-    """Write a page that compares all networks; with `pictures`, also PNG files next to it."""
-    opened = {_model_name(path): _load_recurrent(path) for path in models}
-    lines = _read_text(text)
-    with files.explain_os_errors(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-    norms = {
-        name: gradient_flow.gradient_norms(trunk, gradient_flow.windows(tokenizer.encode([lines])[0]))
-        for name, (trunk, tokenizer) in opened.items()
-    }
-    sections = [("Gradient flow through time", gradient_flow.section(norms), gradient_flow.LEAD)]
-    written = [out]
+def inspect(
+    models: Sequence[Path],
+    texts: Sequence[str],
+    out: Path,
+    *,
+    file: Path | None = None,
+    target: str | None = None,
+    max_length: int | None = None,
+    map_file: Path | None = None,
+    word: str | None = None,
+    attribute: bool = True,
+    pictures: bool = False,
+    as_json: bool = False,
+) -> Inspection:
+    """Write the page; with `pictures` and `as_json`, also PNG files and the figures next to it."""
+    check_ending(out)
+    files.check_file(out)
+    for text in texts:
+        _check_is_no_file(text)
+    if not texts and file is None and map_file is None:
+        raise RecipeError("inspect", "there is no text to read", 'Give one with --text "...", or a file with --file')
+    subjects = [subject for path in models for subject in open_subjects(path)]
+    inputs: list[Any] = [_as_pair(text) for text in texts]
+    passage = None
+    if file is not None and any(isinstance(one.objective.trunk, Recurrent) for one in subjects):
+        passage = _read_passage(file)
+        inputs = inputs or [" ".join(passage.split()[:MAX_SENTENCE])]
+    elif file is not None:
+        inputs += _read_lines(file)
+    found = assemble(
+        subjects,
+        inputs,
+        target=target,
+        max_length=max_length,
+        attribute=attribute,
+        map_file=map_file,
+        word=word,
+        passage=passage,
+        progress=lambda line: CONSOLE.print(line, markup=False, highlight=False),
+    )
+    written = [found.save(out)]
+    if as_json and out.suffix.lower() != ".json":
+        written.append(found.save(out.with_suffix(".json")))
     if pictures:
-        written.append(out.with_name(f"{out.stem}-time.png"))
-        gradient_flow.draw(written[-1], norms)
-    for name, (trunk, tokenizer) in opened.items():
-        spans, interpretable = cells.find_cells(trunk, tokenizer, lines)
-        sections.append((f"Cells of {name}", cells.section(lines, spans, interpretable), cells.LEAD))
-        if pictures and interpretable:
-            written.append(out.with_name(f"{out.stem}-cells-{name.replace('/', '-')}.png"))
-            cells.draw(written[-1], lines, spans, interpretable)
-        for cell in interpretable:
-            CONSOLE.print(f"{name}: {cell.title}")
-    for name, values in norms.items():
-        CONSOLE.print(f"{name}: {values[min(16, len(values) - 1)]:.1e} of the gradient reaches 16 tokens back")
-    files.write_atomic(out, render("sections.html", title="Inside recurrent networks", sections=sections).encode())
+        if out.suffix.lower() != ".png":
+            written.append(found.save(out.with_suffix(".png")))
+        written += [] if found.time is None else found.time.draw(out)
+    for line in found.summary(1):
+        CONSOLE.print(line, markup=False, highlight=False)
+    for note in dict.fromkeys(note for one in found.readings for note in (*one.reading.notes, *found.notes)):
+        CONSOLE.print(note, markup=False, highlight=False)
     for path in written:
-        CONSOLE.print(f"written {path}")
+        CONSOLE.print(f"written {path}", markup=False, highlight=False)
+    return found
 
 
-def _read_text(path: Path) -> str:
+def open_subjects(path: Path) -> list[Subject]:
+    """The model of a folder; or the checkpoints of a run, each as a model."""
+    if checkpoint_models.is_checkpoint(path):
+        return [model.subject(name) for name, model in checkpoint_models.load_checkpoints(path)]
+    return [load(path).subject()]
+
+
+def _check_is_no_file(text: str) -> None:
+    """Refuse the name of a file in the place of a text."""
+    try:
+        named = Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return
+    if named:
+        raise TextError(f"--text {text}", "is a file, and --text takes the text itself", f"Use --file {text}")
+
+
+def _as_pair(text: str) -> str | tuple[str, str]:
+    """A text, or two that are separated by a tab."""
+    first, tab, second = text.partition("\t")
+    return (first, second) if tab else text
+
+
+def _read_lines(file: Path) -> list[str | tuple[str, str]]:
+    """The texts of a file, one a line."""
+    lines = [_as_pair(line) for line in every_line(str(file)) if line.strip()]
+    if not lines:
+        raise TextError(file, "has no text", "Give a file with a text on each line")
+    if len(lines) > MAX_READINGS:
+        remedy = "Give the few that you want to look into; a map of many texts is drawn with --map"
+        raise TextError(file, f"has {len(lines):,} lines, and a page shows {MAX_READINGS} texts", remedy)
+    return lines
+
+
+def _read_passage(path: Path) -> str:
     """The first characters of a text."""
     lines, size = [], 0
     for line in Corpus([str(path)]).lines():
@@ -55,19 +121,5 @@ def _read_text(path: Path) -> str:
         if size >= MAX_CHARACTERS:
             break
     text = "\n".join(lines).strip()
-    if len(text.split()) < 16:
-        raise TextError(path, "has fewer than 16 words", "Give it a page of text")
+    check_words(text, path)
     return text
-
-
-def _load_recurrent(path: Path) -> tuple[Recurrent, Tokenizer]:
-    model = load(path)
-    if not isinstance(model.trunk, Recurrent):
-        raise FolderError(path, "is not a recurrent network", "Use one such as lstm-small")
-    return model.trunk, model.tokenizer
-
-
-def _model_name(path: Path) -> str:
-    """The name of a model: its folder, or the run's folder if that is `model`."""
-    resolved = path.resolve()
-    return resolved.parent.name if resolved.name == "model" else resolved.name

@@ -1,7 +1,7 @@
 """A loaded model: a network with its heads and its tokenizer, opened from a model folder.
 
-It knows its task, its labels and its device, saves itself, and prepares its network for embeddings and for generation;
-`model.py` adds the calls that take texts.
+It knows its task, its labels and its device, saves itself, shows what is inside, and prepares its network for
+embeddings and for generation; `model.py` adds the calls that use it on texts.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,9 @@ from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.inference import inputs
 from bertsmith.inference.embedder import Embedder, LayerJoin, Precision
 from bertsmith.inference.save import Origin, save
+from bertsmith.insight.inspection.assembly import inspect
+from bertsmith.insight.inspection.inspection import Inspection
+from bertsmith.insight.inspection.subject import Subject
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.generation.engine import GenerationEngine
 from bertsmith.models.hf.convert import to_config_json
@@ -58,13 +61,17 @@ class LoadedModel:
         self._engines: dict[tuple[Any, ...], GenerationEngine] = {}
 
     def __repr__(self) -> str:
-        config = self.objective.trunk.config
-        kind = to_config_json(config, ()).get("model_type", type(self.trunk).__name__.lower())
+        config, kind = self.objective.trunk.config, self._kind()
         layers = f"{config.layers} + {config.decoder_layers}" if config.decoder_layers else config.layers
         count = sum(weight.numel() for weight in self.objective.parameters())
         parameters = f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count:,}"
         size = f"{layers} layers of width {config.width}, {parameters} parameters"
         return f"Model({kind}, {size}, {config.vocabulary:,} tokens, {self._purpose()}, {self.device}, '{self.path}')"
+
+    def _kind(self) -> str:
+        """The model type, as transformers names it."""
+        found = to_config_json(self.objective.trunk.config, ()).get("model_type", type(self.trunk).__name__.lower())
+        return str(found)
 
     def _purpose(self) -> str:
         """The task, or the objective of pretraining, in a few words."""
@@ -134,6 +141,41 @@ class LoadedModel:
         sentence_config = self.sentence_config if self.embeds_sentences else None
         save(self.objective, self.tokenizer, sentence_config, self._origin, Path(folder))
         return Path(folder)
+
+    def inspect(self, texts: Any, **options: Any) -> Inspection:
+        """What the model looks at, predicts and knows of a text, a pair of texts as a tuple, or a list of these.
+
+        In a notebook the result shows itself as a page; `save` writes it as .html, .json or .png. `options`: target (of
+        an encoder-decoder, else its own output), max_length, attribute=False (integrated gradients take longest),
+        map_file (a file with the texts of a map) and word (whose occurrences are mapped), and passage (a page of text
+        for the cells of a recurrent network).
+
+        >>> model.inspect("the cat sees the [MASK] .")
+        Inspection
+        mine: 'the cat sees the [MASK] .'
+          self-attention: 8 heads: ...
+          [MASK] at 5: ...
+          [MASK] at 5: ... (gap ...%)
+        """
+        return inspect([self.subject()], texts, **inputs.known_options(inspect, options))
+
+    def subject(self, name: str = "") -> Subject:
+        """The model as inspections show it, by a name; by default that of its folder.
+
+        >>> model.subject().name
+        'mine'
+        """
+        path = Path(self.path)
+        usual = path.resolve().parent.name if path.name == "model" else path.resolve().name
+        return Subject(
+            name or usual,
+            self._kind(),
+            self._purpose(),
+            self.objective,
+            self.tokenizer,
+            has_lm_head=self.has_lm_head or self.objective.generates,
+            pooling=self.sentence_config.pooling,
+        )
 
     def embedder(self, **options: Any) -> Embedder:
         """The network prepared for sentence embeddings of any number of texts; it is kept for the next call.

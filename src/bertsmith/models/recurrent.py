@@ -13,7 +13,7 @@ from bertsmith.data.batch import Tokens
 from bertsmith.models.counts import Counted
 from bertsmith.nn.dropout import dropout
 from bertsmith.nn.heads import pad_vocabulary
-from bertsmith.nn.rnn.bilstm import packed_orders
+from bertsmith.nn.rnn.bilstm import packed_orders, reading_orders
 from bertsmith.nn.rnn.cache import StateCache
 from bertsmith.nn.rnn.cells import GATES, Cell
 from bertsmith.nn.rnn.stack import RecurrentStack
@@ -107,6 +107,15 @@ class Recurrent(nn.Module):
         """The hidden vectors of all tokens, or of the `selected` ones, from the zero state. `kernel` is not used."""
         vectors, _ = self._from_zero_state(tokens)
         return vectors if selected is None else vectors[selected]
+
+    def hidden_states(self, tokens: Tokens) -> list[Float[Tensor, "T _"]]:
+        """The embeddings and every layer's output, from the zero state and without dropout."""
+        states = [self.embedding(tokens.ids)]
+        order = reading_orders(tokens.bounds, tokens.max_length, states[0])["left_to_right"]
+        with _full_precision(states[0]):
+            for layer in self.stack.layers:
+                states.append(order.run(layer, states[-1]))
+        return states
 
     def forward_from_state(
         self, tokens: Tokens, state: Float[Tensor, "B S"]

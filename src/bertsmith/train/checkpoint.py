@@ -90,6 +90,11 @@ def load_newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
     return None
 
 
+def load(path: Path) -> Checkpoint:
+    """One checkpoint by its folder, verified."""
+    return _read(path)
+
+
 def load_all(folder: Path) -> Iterator[Checkpoint]:
     """All checkpoints that verify, the earliest first, read one at a time."""
     for _, path in reversed(_list_newest_first(folder)):

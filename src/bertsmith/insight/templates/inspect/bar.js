@@ -27,7 +27,7 @@ function makeBar() {
   if (texts.length > 1) {
     const letter = (index) => String.fromCharCode(65 + (index % 26)) + (index >= 26 ? Math.floor(index / 26) : "");
     if (texts.length <= 4) {
-      const buttons = texts.map((text, index) => el("button", { type: "button", textContent: `text ${letter(index)}`, title: text.slice(0, 300), onclick: () => set({ text: index }) }));
+      const buttons = texts.map((text, index) => el("button", { type: "button", "aria-label": `text ${letter(index)}`, title: text.slice(0, 300), onclick: () => set({ text: index }) }, el("span", { className: "roomy", textContent: "text " }), letter(index)));
       inside.append(el("div", { className: "segments", role: "group", "aria-label": "text" }, ...buttons));
       view(["text"], () => buttons.forEach((button, index) => button.setAttribute("aria-pressed", index === state.text)));
     } else inside.append(choice("text", texts.map((text, index) => `${letter(index)}: ${[...text].slice(0, 40).join("")}`), 0, (text) => set({ text })));

@@ -54,11 +54,7 @@ def token_list(size: int, hostile: bool = False, mask: int | None = None) -> lis
         end = start + len(shown)
         if index == mask:
             text = shown = "[MASK]"
-        tokens.append(
-            {"text": text, "shown": shown, "word": word, "special": text == "[MASK]", "start": start, "end": end}
-        )
-        if text == "[MASK]":
-            tokens[-1]["word"] = -1
+        tokens.append({"text": text, "shown": shown, "word": word, "special": False, "start": start, "end": end})
     return [*tokens, {"text": "[SEP]", "shown": "[SEP]", "word": -1, "special": True, "start": 0, "end": 0}]
 
 
@@ -184,7 +180,9 @@ def predictions(kind: str, tokens: list[Figures], layers: int, where: str = "tok
 
 
 def masked(tokens: list[Figures], layers: int) -> Figures:
-    positions = [at for at, token in enumerate(tokens) if not token["special"]][: 64 if len(tokens) <= 256 else 32]
+    positions = [at for at, token in enumerate(tokens) if not token["special"] and token["text"] != "[MASK]"][
+        : 64 if len(tokens) <= 256 else 32
+    ]
     change = np.zeros((len(positions), layers + 1, len(tokens)))
     for index, at in enumerate(positions):
         for layer in range(layers + 1):

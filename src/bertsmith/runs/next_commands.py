@@ -34,7 +34,7 @@ def next_commands(out: Path, use: Use, examples: Sequence[str]) -> list[tuple[st
             return [pairs, generate, _opened("AutoModelForSeq2SeqLM", folder)]
         case "recurrent_lm":
             page = _quoted(out / "cells.html")
-            return [generate, score, ("draw its cells", f"bertsmith inspect {model} --text lines.txt --out {page}")]
+            return [generate, score, ("draw its cells", f"bertsmith inspect {model} --file lines.txt --out {page}")]
         case "features":
             return [
                 ("tag with its vectors", f"{finetune} tags.conll --task features --out {tuned}"),

@@ -86,7 +86,10 @@ class Shown:
 
     def pixel(self, selector: str, x: float, y: float) -> list[int]:
         """Red, green, blue and alpha of a canvas at a place in CSS pixels."""
-        read = "(canvas, [x, y]) => [...canvas.getContext('2d').getImageData(Math.round(x * canvas.width / canvas.clientWidth), Math.round(y * canvas.height / canvas.clientHeight), 1, 1).data]"
+        read = """(canvas, [x, y]) => {
+          const place = [(x * canvas.width) / canvas.clientWidth, (y * canvas.height) / canvas.clientHeight];
+          return [...canvas.getContext("2d").getImageData(...place.map(Math.round), 1, 1).data];
+        }"""
         return list(self.page.locator(selector).first.evaluate(read, [x, y]))
 
     def share(self, selector: str, word: str) -> float:
@@ -97,7 +100,10 @@ class Shown:
 
     def inked(self, selector: str) -> int:
         """How many pixels of a canvas are drawn."""
-        count = "(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.filter((value, at) => at % 4 === 3 && value > 20).length"
+        count = """(canvas) => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          return data.filter((value, at) => at % 4 === 3 && value > 20).length;
+        }"""
         return int(self.page.locator(selector).first.evaluate(count))
 
     def point(self, section: str, starts: str) -> tuple[float, float]:
@@ -108,7 +114,8 @@ class Shown:
           const output = scroll.parentElement.querySelector("output");
           const box = scroll.getBoundingClientRect();
           for (let y = 4; y < box.height; y += 4) for (let x = 4; x < box.width; x += 4) {
-            scroll.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: box.left + x, clientY: box.top + y }));
+            const place = { clientX: box.left + x, clientY: box.top + y };
+            scroll.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, ...place }));
             if (output.textContent.startsWith(starts)) return [x + 3, y + 3];
           }
           return null;

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import re
 import zlib
 from typing import Any
 
@@ -19,7 +20,8 @@ HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "&amp;",
 ]
-SENTENCE = "the man sat on the bank of the river and thought about mon ##ey , which he did not have".split()
+WORDS = "the man sat on the bank of the river and thought about mon ##ey , which he did not have"
+SENTENCE = re.split(" ", WORDS)
 KINDS = ["previous", "next", "itself", "separator", "first", "same word", "broad", "mixed"]
 STATIC = [
     ["river", 0.71],
@@ -52,11 +54,7 @@ def token_list(size: int, hostile: bool = False, mask: int | None = None) -> lis
         end = start + len(shown)
         if index == mask:
             text = shown = "[MASK]"
-        tokens.append(
-            {"text": text, "shown": shown, "word": word, "special": text == "[MASK]", "start": start, "end": end}
-        )
-        if text == "[MASK]":
-            tokens[-1]["word"] = -1
+        tokens.append({"text": text, "shown": shown, "word": word, "special": False, "start": start, "end": end})
     return [*tokens, {"text": "[SEP]", "shown": "[SEP]", "word": -1, "special": True, "start": 0, "end": 0}]
 
 
@@ -111,6 +109,9 @@ def attention(
             )
         mean[layer] = held.mean(0)
         whole = np.round(255 * held)
+        if rows > 256:  # no real head is so easily packed: as many bytes as 512 tokens of a real model
+            noise = np.random.default_rng(layer).random(whole.shape, dtype=np.float32)
+            whole += (whole == 0) * (noise < 0.06) * np.ceil(noise * 100)
         every.append(encoded(whole))
         r, c = np.arange(rows) * n // rows, np.arange(columns) * m // columns
         blocks = np.zeros((heads, n, m))
@@ -140,7 +141,7 @@ def attention(
 
 
 def top(words: list[str], step: int, layers: int) -> list[list[Any]]:
-    """Five words at each layer, the first of them surer with every layer; `words[0]` is last at first, first at last."""
+    """Five words at each layer, the first of them surer with every layer; `words[0]` comes first at the end."""
     found = []
     for layer in range(layers + 1):
         first = round(0.1 + 0.6 * layer / layers, 4)
@@ -179,7 +180,9 @@ def predictions(kind: str, tokens: list[Figures], layers: int, where: str = "tok
 
 
 def masked(tokens: list[Figures], layers: int) -> Figures:
-    positions = [at for at, token in enumerate(tokens) if not token["special"]][: 64 if len(tokens) <= 256 else 32]
+    positions = [at for at, token in enumerate(tokens) if not token["special"] and token["text"] != "[MASK]"][
+        : 64 if len(tokens) <= 256 else 32
+    ]
     change = np.zeros((len(positions), layers + 1, len(tokens)))
     for index, at in enumerate(positions):
         for layer in range(layers + 1):
@@ -279,30 +282,41 @@ def comparison(a: int, b: int, tokens: list[Figures], layers: int, heads: int) -
         ["river (8)", [["river", 0.5], ["sea", 0.2], ["lake", 0.1]], [["shore", 0.4], ["river", 0.3], ["sea", 0.1]]]
     ]
     return {
-        "a": a, "b": b, "what": "texts", "pairs": pairs, "only_a": [odd], "only_b": [odd], "layers": layer_names(layers),
+        "a": a, "b": b, "what": "texts", "pairs": pairs, "only_a": [odd], "only_b": [odd],
+        "layers": layer_names(layers),
         "distance": encoded(np.array(distance)), "heads": heads_by, "scores": [-21.5, -24.7], "predictions": differ,
     }  # fmt: skip
 
 
 def point_map(models: int, points: int = 60) -> Figures:
-    labels = ["river", "money", "seat"]
+    labels, methods = ["river", "money", "seat"], ["PCA", "t-SNE"]
     drawn = np.random.default_rng(3)
-    centres = np.array([[0, 0], [6, 1], [2, 5]])
-    each = [f"the {labels[index % 3]} bank number {index}" for index in range(points)]
+    centres = np.array([[0, 0], [6, 1], [2, 5]])[np.arange(points) % 3]
+    held = []
+    for index in range(points):
+        text = f"the {labels[index % 3]} bank number {index}"
+        start = text.index("bank")
+        held.append({"text": text, "mark": [start, start + 4], "label": labels[index % 3], "model": 0})
+    coordinates = {
+        str(model): {
+            method: (centres * (1 + model) + drawn.normal(size=(points, 2))).round(4).tolist() for method in methods
+        }
+        for model in range(models)
+    }
     return {
         "what": "occurrences of 'bank'",
-        "methods": ["PCA", "t-SNE"],
-        "points": [{"text": text, "mark": [text.index("bank"), text.index("bank") + 4], "label": labels[index % 3], "model": 0} for index, text in enumerate(each)],
-        "coordinates": {str(model): {method: [[round(float(v), 4) for v in centres[index % 3] * (1 + model) + drawn.normal(size=2)] for index in range(points)] for method in ("PCA", "t-SNE")} for model in range(models)},
+        "methods": methods,
+        "points": held,
+        "coordinates": coordinates,
         "labels": labels,
         "explained": {str(model): [0.41, 0.17] for model in range(models)},
-    }  # fmt: skip
+    }
 
 
 def figures(
     size: int = 12, layers: int = 2, heads: int = 2, models: int = 1, texts: int = 1, hostile: bool = False
 ) -> Figures:
-    """A whole inspection: every model reads every text; two texts differ in one token, and a [MASK] stands in the first."""
+    """An inspection: every model reads every text. The first text has a [MASK]; the second differs in one token."""
     readings = []
     for model in range(models):
         for text in range(texts):

@@ -236,6 +236,9 @@ def test_a_translation_has_three_kinds_of_attention() -> None:
     assert found.subjects[0].figures()["architecture"] == "encoder_decoder"
     assert json.loads(found.json())["readings"][0]["targets"]
     assert "cross-attention: 4 heads" in repr(found)
+    note = "Generated text is not attributed to the words that were read."
+    assert note in found.figures()["readings"][0]["notes"]
+    assert note not in inspect([subject(writer)], "the cat", attribute=False).figures()["readings"][0]["notes"]
 
 
 def test_a_causal_model_predicts_the_next_token_in_its_summary() -> None:

@@ -42,6 +42,11 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
         one.close()
 
 
+def test_at_first_the_blank_is_chosen_and_a_head_that_looks_at_a_neighbour(show: Open) -> None:
+    page = show(layers=3, heads=4)
+    assert page.text(".status") == "token [MASK] · head 1-2 next"
+
+
 def names(size: int = 12) -> list[str]:
     return [token["shown"] for token in token_list(size, mask=8)]
 

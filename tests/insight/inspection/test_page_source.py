@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from insight.inspection.made_figures import embedded, figures
 
@@ -11,15 +12,15 @@ TEMPLATES = Path(page.__file__).parent / "templates"
 PARTS = [TEMPLATES / "inspect.js", *sorted((TEMPLATES / "inspect").glob("*.js"))]
 
 
-def rendered(**options: object) -> str:
-    return page.render("inspect.html", title="<b>title</b>", data=embedded(figures(**options)), sections=())  # type: ignore[arg-type]
+def rendered(**options: Any) -> str:
+    return page.render("inspect.html", title="<b>title</b>", data=embedded(figures(**options)), sections=())
 
 
 def test_scripts_make_text_and_elements_but_no_markup() -> None:
     for part in PARTS:
         text = part.read_text(encoding="utf-8")
         found = re.findall(
-            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(|fetch\(|https?://(?!www\.w3\.org/2000/svg)",
+            r"innerHTML|outerHTML|AdjacentHTML|document\.write|\beval\b|Function\(|fetch\(|https?://(?!www\.w3\.org/2000/svg)",
             text,
         )
         assert not found, (part.name, found)

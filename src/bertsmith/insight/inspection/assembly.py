@@ -22,6 +22,7 @@ from bertsmith.insight.inspection.reading import Reading, read
 from bertsmith.insight.inspection.subject import Subject
 from bertsmith.insight.inspection.time_figures import MIN_WORDS, TimeFigures
 from bertsmith.models.elmo import Elmo
+from bertsmith.models.networks import EncoderDecoderNetwork
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.multiple_choice import MultipleChoice
@@ -32,6 +33,10 @@ ALL_PAIRS = 4  # texts or models up to which all pairs are compared; of more, ne
 PAIR_REMEDY = {
     QuestionAnswering: "Give (question, context), or the two separated by a tab",
     MultipleChoice: "Give (beginning, ending), or the two separated by a tab",
+}
+NOT_ATTRIBUTED = {
+    True: "This network reads characters, so its predictions are not attributed to words.",
+    False: "Generated text is not attributed to the words that were read.",
 }
 
 
@@ -139,8 +144,10 @@ def _inspect_text(
         max_length=max_length,
         has_lm_head=subject.has_lm_head,
     )
-    attributions = []
-    if decided and (subject.has_lm_head or isinstance(objective, Task)):
+    attributions, trunk = [], objective.trunk
+    if decided and isinstance(trunk, Elmo | EncoderDecoderNetwork):
+        reading = replace(reading, notes=(*reading.notes, NOT_ATTRIBUTED[isinstance(trunk, Elmo)]))
+    elif decided and (subject.has_lm_head or isinstance(objective, Task)):
         inputs = reading.trace.inputs
         row = Row(np.array(inputs.ids, np.int32), np.array(inputs.segments, np.int32))
         words, shown = [token.word for token in inputs.tokens], [token.shown for token in inputs.tokens]

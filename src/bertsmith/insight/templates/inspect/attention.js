@@ -36,10 +36,26 @@ function makeAttention() {
   const say = (axis, index) => {
     const { values, labels } = shownNow;
     const width = labels[1].length;
+    shade(axis, index);
     const weight = (other) => (axis === 0 ? values[index * width + other] : values[other * width + index]);
     const found = strongest(weight, labels[1 - axis].keys());
     const parts = found.flatMap((other, rank) => [rank ? ", " : "", bdi(labels[1 - axis][other], "word"), ` ${percent(weight(other))}`]);
     output.replaceChildren(bdi(labels[axis][index], "word"), axis === 0 ? " looks at " : " is looked at by ", ...(parts.length ? parts : ["nothing above 0.5 %"]));
+  };
+  // A long text does not fit beside the lines: it is shaded by the weights of the word that is read.
+  const shaded = el("div", { className: "shaded" });
+  let shades = [];
+  const shade = (axis, index) => {
+    if (!shades.length) return;
+    const { values, labels, columns } = shownNow;
+    const width = labels[1].length;
+    columns.forEach((group, column) => {
+      const share = axis === 0 ? Math.sqrt(values[index * width + column]) : column === index ? 1 : 0;
+      for (const token of group) if (shades[token].share !== share) {
+        shades[token].share = share;
+        shades[token].style.setProperty("--share", share.toFixed(3));
+      }
+    });
   };
   const rest = () => {
     const [row] = chosen();
@@ -74,7 +90,7 @@ function makeAttention() {
     pick: (row) => pickWord(0, row),
   });
   matrix.host.append(scale("blue", [[0, "0"], [0.1, "1 %"], [0.316, "10 %"], [0.707, "50 %"], [1, "100 %"]]));
-  host.append(controls, note, output, el("div", { className: "pair" }, lines.host, matrix.host));
+  host.append(controls, note, output, el("div", { className: "pair" }, lines.host, matrix.host), shaded);
   let ticket = 0;
 
   const draw = async () => {
@@ -92,17 +108,21 @@ function makeAttention() {
     const labels = [rows.map((group) => shown(tokensOf(rowSide), group)), columns.map((group) => shown(tokensOf(columnSide), group))];
     shownNow = { rows, columns, values, labels };
     lines.show({ rows: labels[0], columns: labels[1], values, threshold: options.threshold, chosen: chosen() });
-    const shades = new Uint8ClampedArray(values.length);
-    for (let at = 0; at < values.length; at++) shades[at] = 255 * Math.sqrt(values[at]);
+    const bytes = new Uint8ClampedArray(values.length);
+    for (let at = 0; at < values.length; at++) bytes[at] = 255 * Math.sqrt(values[at]);
     const largest = Math.max(rows.length, columns.length);
-    matrix.show({ rows: labels[0], columns: labels[1], values: shades, rest: "", chosen: chosen() });
+    matrix.show({ rows: labels[0], columns: labels[1], values: bytes, rest: "", chosen: chosen() });
     note.textContent = [
       source === "rollout" && "Rollout (Abnar & Zuidema 2020): how much of each token reaches another through all layers up to this one.",
       options.merge && "A word is looked at with the sum of its pieces, and looks with their mean.",
       options.special === "hidden" && "Special tokens are left out; the weights are as they were, so that rows add up to less than 100 %.",
       options.special === "renormalised" && "Special tokens are left out, and the rest of each row is scaled to 100 %.",
-      largest > MANY && "The text is long: lines are drawn for one word at a time.",
+      largest > MANY && "The text is long: lines are drawn for one word at a time, and below the text is shaded by where that word looks.",
     ].filter(Boolean).join(" ");
+    const text = largest > MANY ? running(columnSide, "the text, shaded by attention") : null;
+    text?.host.classList.add("small");
+    shades = text?.spans ?? [];
+    shaded.replaceChildren(...(text ? [text.host] : []));
     rest();
     offer(attention, source);
   };

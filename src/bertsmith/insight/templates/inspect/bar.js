@@ -27,7 +27,7 @@ function makeBar() {
   if (texts.length > 1) {
     const letter = (index) => String.fromCharCode(65 + (index % 26)) + (index >= 26 ? Math.floor(index / 26) : "");
     if (texts.length <= 4) {
-      const buttons = texts.map((text, index) => el("button", { type: "button", textContent: `text ${letter(index)}`, title: text.slice(0, 300), onclick: () => set({ text: index }) }));
+      const buttons = texts.map((text, index) => el("button", { type: "button", "aria-label": `text ${letter(index)}`, title: text.slice(0, 300), onclick: () => set({ text: index }) }, el("span", { className: "roomy", textContent: "text " }), letter(index)));
       inside.append(el("div", { className: "segments", role: "group", "aria-label": "text" }, ...buttons));
       view(["text"], () => buttons.forEach((button, index) => button.setAttribute("aria-pressed", index === state.text)));
     } else inside.append(choice("text", texts.map((text, index) => `${letter(index)}: ${[...text].slice(0, 40).join("")}`), 0, (text) => set({ text })));
@@ -97,17 +97,17 @@ function makeText() {
   });
 }
 
-/** The first choice: the blank, else the last word; the head that does one thing the most. */
+/** The first choice: the blank, else the last word; the head that most clearly looks at one neighbour. */
 function firstChoice() {
-  const blank = reading.tokens.findIndex((token) => /mask/i.test(token.text) && token.special);
+  const blank = reading.tokens.findIndex((token) => /^(\[MASK\]|<mask>)$/i.test(token.text));
   const last = reading.tokens.findLastIndex((token) => !token.special);
   state.tokens = Math.max(0, blank >= 0 ? blank : last);
   const kind = reading.attentions[state.attention];
   if (!kind) return;
   let most = -1;
   kind.heads_by.forEach((line, layer) => line.forEach((head, index) => {
-    if (head.kind === "mixed" || head.kind === "broad" || head.share <= most) return;
-    [most, state.layer, state.head] = [head.share, layer, index];
+    const telling = head.share + { previous: 3, next: 3, "same word": 3, itself: 2, separator: 1, first: 1 }[head.kind];
+    if (telling > most) [most, state.layer, state.head] = [telling, layer, index];
   }));
 }
 

@@ -29,7 +29,7 @@ function makeComparison() {
   const heads = new Heat({ label: "heads that changed", ramp: "orange", wide: 34, read: (layer, head) => `Head ${headName(layer, head)}: ${percent(one.heads[layer][head])} of its weight moved`, pick: (layer, head) => set({ layer, head }) });
   const mine = () => [one.a, one.b].some((index) => pieces(index) === reading);
   const token = (pair) => one.pairs[pair][pieces(one.b) === reading ? 1 : 0];
-  const [distances, changes] = [el("div", {}, el("h3", { className: "wide-head", textContent: "How far the two are apart at equal tokens, by layer" }), apart.host, scale("orange", [[0, "0: the same"], [0.5, "0.5"], [1, "1: at a right angle"]])), el("div", {}, el("h3", { className: "wide-head", textContent: "Heads that look elsewhere" }), heads.host)];
+  const [distances, changes] = [el("div", {}, el("h3", { className: "wide-head", textContent: "How far the two are apart at equal tokens, by layer" }), apart.host, scale("orange", [[0, "0: the same"], ...CHANGES])), el("div", {}, el("h3", { className: "wide-head", textContent: "Heads that look elsewhere" }), heads.host)];
   const top = el("p", { className: "hint" });
   changes.append(top);
   host.append(controls, scores, columns, distances, changes, differences);
@@ -67,7 +67,7 @@ function makeComparison() {
     const bytes = await decode(current, "distance");
     if (one !== current) return;
     distance = bytes;
-    apart.show({ rows: one.layers, columns: labels(), values: bytes, rest: "Point at a cell to read it." });
+    apart.show({ rows: one.layers, columns: labels(), values: rooted(bytes), rest: "Point at a cell to read it." });
   };
   view(["reading"], () => {
     const about = inspection.comparisons.filter(({ a, b }) => pieces(a) === reading || pieces(b) === reading);

@@ -29,6 +29,10 @@ function decode(owner, field, index = null) {
   return held.get(key);
 }
 
+/** Bytes by their square root, so that small changes can be seen. */
+const rooted = (values) => Uint8Array.from(values, (value) => Math.sqrt(value * 255));
+const CHANGES = [[0.5, "0.25"], [1, "1: at a right angle"]];
+
 /** Whether a space stands before a token. */
 function spaced(tokens, index) {
   if (index === 0) return false;

@@ -60,7 +60,16 @@ class Lines {
       if (is !== item.hasAttribute("aria-selected")) item.toggleAttribute("aria-selected", is);
       if (is) items.forEach((one) => (one.tabIndex = one === item ? 0 : -1));
     }));
+    if (this.large) this.reveal(chosen[0]);
     this.mark(null);
+  }
+
+  /** A chosen word that is out of sight comes into the middle. */
+  reveal(row) {
+    const at = row * this.tall;
+    if (row === null || (at >= this.top && at < this.top + TALLEST - this.tall)) return;
+    this.host.scrollTop = at - TALLEST / 2;
+    this.top = this.host.scrollTop;
   }
 
   soon() {

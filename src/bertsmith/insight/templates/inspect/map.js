@@ -1,5 +1,13 @@
 // ---- map: sentences or words as points of a plane, coloured and shaped by label ----
 
+/** The marked word with a word or two around it. */
+function around(characters, [start, end]) {
+  const before = characters.slice(Math.max(0, start - 14), start).join("");
+  const after = characters.slice(end, end + 14).join("");
+  const whole = [start <= 14 ? before : before.replace(/^\S*\s/u, ""), end + 14 >= characters.length ? after : after.replace(/\s\S*$/u, "")];
+  return whole[0] + characters.slice(start, end).join("") + whole[1];
+}
+
 function makeMap() {
   const host = section("map");
   const given = inspection.map;
@@ -52,8 +60,7 @@ function makeMap() {
     const own = given.points.map((point, index) => [point, coordinates[index]]).filter(([, at]) => at);
     order = own.map(([point, [x, y]]) => {
       const characters = point.mark ? [...point.text] : null;
-      const around = characters && characters.slice(Math.max(0, point.mark[0] - 12), point.mark[1] + 12).join("");
-      return { x, y, point, name: around ?? point.text, label: given.labels.indexOf(point.label) };
+      return { x, y, point, name: characters ? around(characters, point.mark) : point.text, label: given.labels.indexOf(point.label) };
     });
     for (const [index, button] of [...segments.children].entries()) button.setAttribute("aria-pressed", index === method);
     const shares = given.explained?.[model];

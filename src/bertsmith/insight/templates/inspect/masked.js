@@ -16,7 +16,7 @@ function makeMasked() {
     enter: (cell) => hover("tokens", cell ? cell[1] : null),
     pick: (layer, token) => pick("tokens", token),
   });
-  host.append(words, heading, el("div", { className: "split" }, table, line), el("h3", { className: "wide-head", textContent: "How far each token’s hidden vector moved, by layer" }), heat.host, scale("orange", [[0, "0: as before"], [0.5, "0.5"], [1, "1: at a right angle"]]));
+  host.append(words, heading, el("div", { className: "split" }, table, line), el("h3", { className: "wide-head", textContent: "How far each token’s hidden vector moved, by layer" }), heat.host, scale("orange", [[0, "0: as before"], ...CHANGES]));
 
   view(["reading"], () => {
     host.hidden = !given() || given().positions.length === 0;
@@ -51,6 +51,6 @@ function makeMasked() {
     if (given() !== mine) return;
     change = bytes;
     const count = layers.length * reading.tokens.length;
-    heat.show({ rows: layers, columns: reading.tokens.map((_, index) => name("tokens", index)), values: bytes.subarray(at * count, (at + 1) * count), rest: "Point at a cell to read it.", chosen: [null, token] });
+    heat.show({ rows: layers, columns: reading.tokens.map((_, index) => name("tokens", index)), values: rooted(bytes.subarray(at * count, (at + 1) * count)), rest: "Point at a cell to read it.", chosen: [null, token] });
   });
 }

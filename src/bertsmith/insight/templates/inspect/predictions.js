@@ -1,7 +1,7 @@
 // ---- predictions: the language model's head on every layer, at every position ----
 
 const PREDICTS = {
-  masked: "The masked language model’s head, put on every layer: which word does each position hold so far? A [MASK] is filled in; a word that can be seen is only read, and mostly stays itself.",
+  masked: "The masked language model’s head, put on every layer: which word does each position hold so far? A [MASK] is filled in. At a word that can be seen, this is what its vector holds; what the model would predict there stands below, where each word is hidden in turn.",
   next: "The language model’s head, put on every layer (the logit lens): which token does each position expect next, and what rank has the one that follows?",
   replaced: "The discriminator’s head, put on every layer: does it take each token for one that was replaced?",
 };

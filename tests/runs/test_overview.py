@@ -133,6 +133,12 @@ def test_commands_have_the_paths_of_the_run_and_survive_a_shell(use: Use) -> Non
             assert not any("$HOME" in line or "`" in line for _, line in made)
 
 
+def test_the_example_of_the_commands_is_plain_words_not_the_shortest_text() -> None:
+    examples = ["1 eV is [MASK] x 10 -19 J.", "the ship left the [MASK] before the storm ."]
+    fill = dict(next_commands(Path("runs/mine"), "fill_mask", examples))["fill masks"]
+    assert fill == f'bertsmith fill runs/mine/model "{examples[1]}"'
+
+
 def test_the_overview_is_escaped_on_the_page_and_has_a_line_for_each_command() -> None:
     made = Overview(read="<b>x</b>", guesses=["a"], accuracies=[("<i>", 0.2)], commands=[("do", "cat '<x>'")])
     html = page.html(made)

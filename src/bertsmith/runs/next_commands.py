@@ -12,9 +12,9 @@ PLAIN_TEXTS: dict[Use, str] = {"text_to_text": "<extra_id_0>.", "fill_mask": "[M
 
 
 def next_commands(out: Path, use: Use, examples: Sequence[str]) -> list[tuple[str, str]]:
-    """What each command does, and the command. `examples`: texts with a mask, or prompts; the shortest is taken."""
+    """What each command does, and the command. `examples`: texts with a mask, or prompts; the plainest is taken."""
     plain = [text for text in examples if text.strip() and not UNSAFE & set(text)]
-    text = min(plain, key=len, default=PLAIN_TEXTS.get(use, "A"))
+    text = min(plain, key=_oddness, default=PLAIN_TEXTS.get(use, "A"))
     folder, tuned = str(out / "model"), _quoted(out.with_name(f"{out.name}-tuned"))
     finetune, model = f"bertsmith finetune {_quoted(out / 'model')}", _quoted(out / "model")
     labels = ("fine-tune it on your labels", f"{finetune} labels.csv --out {tuned}")
@@ -40,6 +40,11 @@ def next_commands(out: Path, use: Use, examples: Sequence[str]) -> list[tuple[st
                 ("tag with its vectors", f"{finetune} tags.conll --task features --out {tuned}"),
                 ("classify with its vectors", f"{finetune} labels.csv --task classify_features --out {tuned}"),
             ]
+
+
+def _oddness(text: str) -> tuple[int, int]:
+    """How many characters are neither letters nor spaces, then the length: a formula is no good example."""
+    return sum(not (one.isalpha() or one.isspace()) for one in text), len(text)
 
 
 def _quoted(path: Path) -> str:

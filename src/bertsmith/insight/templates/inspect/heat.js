@@ -52,7 +52,7 @@ class Heat {
 
   measure() {
     const context = this.cells.getContext("2d");
-    context.font = `12px ${colours().font}`;
+    context.font = `600 12px ${colours().font}`; // as the label that is marked
     const widest = (labels) => labels.reduce((most, text) => Math.max(most, widthOf(context, text)), 0);
     const [rows, columns] = [this.rows.length, this.columns.length];
     const [rowWidth, columnWidth] = [widest(this.rows), widest(this.columns)];
@@ -160,7 +160,10 @@ class Heat {
     if (column !== null) context.strokeRect(across, top - y, Math.max(cw, 1), this.rows.length * ch);
     context.restore();
     const bold = (axis, index) => index === (axis === 0 ? row : column);
-    for (const erase of [true, false]) this.label(context, bold, erase ? colours().paper : colours().ink, erase ? "700" : "600");
+    context.fillStyle = colours().paper; // covers the label that is not bold
+    if (row !== null && this.labelled[0] && down + ch > top) context.fillRect(0, Math.max(down, top), left - 2, ch);
+    if (column !== null && this.labelled[1] && across + cw > left) context.fillRect(Math.max(across, left), 0, cw, top - 2);
+    this.label(context, bold, colours().ink, "600");
   }
 
   cellAt(event) {

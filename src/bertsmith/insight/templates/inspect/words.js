@@ -8,6 +8,7 @@ function makeAttributions() {
   const marks = marker("tokens");
   let [at, spans] = [0, []];
   const signed = (score) => `${score < 0 ? "−" : "+"}${Math.abs(score).toPrecision(3)}`;
+  const printed = (value) => value.toPrecision(3).replace("-", "−");
   const say = (index) => output.replaceChildren(bdi(name("tokens", index), "word"), ` ${signed(reading.attributions[at].scores[index])}`);
   const draw = () => {
     const one = reading.attributions[at];
@@ -28,7 +29,7 @@ function makeAttributions() {
       bar.style.setProperty("--share", (Math.abs(score) / largest).toFixed(3));
       return el("div", { className: score < 0 ? "bar-line against" : "bar-line for" }, el("span", {}, bdi(word)), el("span", { className: "track" }, bar), el("output", { textContent: signed(score) }));
     }));
-    facts.textContent = `The output is ${one.output.toPrecision(3)}, and ${one.baseline.toPrecision(3)} without words. The scores add up to the difference with a gap of ${percent(one.gap)} (completeness), in ${one.steps} steps.`;
+    facts.textContent = `The output is ${printed(one.output)}, and ${printed(one.baseline)} without words. The scores add up to the difference with a gap of ${percent(one.gap)} (completeness), in ${one.steps} steps.`;
     say(state.tokens);
   };
   view(["reading"], () => {

@@ -40,7 +40,7 @@ def test_the_report_reads_as_a_table(tokenizer: Tokenizer) -> None:
         "tokens per word",
         "bytes per token",
         "unknown",
-        "never used",
+        "not in sample",
         "longest",
         "rarest",
     ]

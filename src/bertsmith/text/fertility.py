@@ -47,7 +47,7 @@ class Fertility:
             f"tokens per {self.units[:-1]}": f"{self.tokens_per_word:.3f}",
             "bytes per token": f"{self.bytes_per_token:.2f}",
             "unknown": f"{self.unknown_rate:.4%} of tokens",
-            "never used": f"{self.unused:,} tokens",
+            "not in sample": f"{self.unused:,} tokens",
             "longest": "  ".join(self.longest),
             "rarest": "  ".join(f"{piece} ({count})" for piece, count in self.rarest),
         }

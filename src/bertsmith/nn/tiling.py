@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
+from bertsmith.nn.attention import Kernel
 from bertsmith.nn.window import Window
 
 KEY_MULTIPLE = 32  # keys of a tile: what exceeds a multiple of a CPU's vectors is computed one number at a time
@@ -24,6 +26,19 @@ class Run:
     length: int
     key_length: int  # keys that a tile reads from its own start on; those of the next sequence are masked
 
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, window: Window, dropout: float) -> Tensor:
+        """Attention within each sequence of the run, of tokens that are sorted by length."""
+        # A weight of 0 times any finite number is 0: only inf and nan of a sequence could reach the one before it.
+        size = self.sequences_per_tile * self.length
+        causal = window.causal and self.sequences_per_tile == 1  # keys after a sequence are masked as its future
+        # Large masks are not cached.
+        make = tile_mask if window.full or self.sequences_per_tile > 1 else tile_mask.__wrapped__
+        mask = None if causal else make(self.sequences_per_tile, self.length, self.key_length, query.dtype, window)
+        queries = strided_tiles(query, self, size)
+        keys, values = (strided_tiles(part, self, self.key_length) for part in (key, value))
+        attended = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal=causal)
+        return attended.transpose(1, 2).flatten(0, 1)
+
 
 @dataclass(frozen=True)
 class Tiling:
@@ -32,6 +47,23 @@ class Tiling:
     runs: tuple[Run, ...]
     tokens: Int[Tensor, "T"] | None = None  # the token at each position of the runs
     slots: Int[Tensor, "T"] | None = None  # the position in the runs of each token
+
+
+@dataclass(eq=False)
+class Tiled(Kernel):
+    """Torch's own attention on sequences where they lie: on a CPU, without gradients."""
+
+    tiling: Tiling
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+        runs, tokens, slots = self.tiling.runs, self.tiling.tokens, self.tiling.slots
+        if not runs:
+            return query  # every sequence is empty
+        if tokens is not None:
+            query, key, value = (part.index_select(0, tokens) for part in (query, key, value))
+        attended = [run.attend(query, key, value, self.window, dropout) for run in runs]
+        joined = attended[0] if len(attended) == 1 else torch.cat(attended)
+        return joined if slots is None else joined.index_select(0, slots)
 
 
 def tile_by_length(bounds: Tensor) -> Tiling:

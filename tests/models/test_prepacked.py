@@ -42,7 +42,7 @@ def parts_of(lengths: list[int]) -> tuple[Tensor, ...]:
 
 
 def tiled(lengths: list[int]) -> Tiled:
-    return Tiled(tile_by_length(bounds_of(lengths)))
+    return tile_by_length(bounds_of(lengths))
 
 
 def trunk_of(config: TransformerConfig = CONFIG) -> Transformer:

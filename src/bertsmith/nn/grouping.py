@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertsmith.nn.attention import Kernel, attention_weights
 from bertsmith.nn.dropout import dropout as apply_dropout
-from bertsmith.nn.window import Window
+from bertsmith.nn.window import FULL, Window
 
 MIN_LENGTH_RATIO = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
 MAX_GROUPS = 8  # more calls cost more than the padding they save
@@ -52,15 +52,6 @@ class Group:
         return self.mask & (visible | ~self.mask.mT)
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """All sequences in rectangles laid end to end, with the index of each token there and back."""
-
-    groups: tuple[Group, ...]
-    tokens: Int[Tensor, "..."]  # the token in each slot of the rectangles
-    slots: Int[Tensor, "T"]  # the slot of each token
-
-
 @dataclass(eq=False)
 class Dense(Kernel):
     """Sequences of one length: a rectangle without padding, for torch's own attention. Any device."""
@@ -76,20 +67,23 @@ class Dense(Kernel):
 class Grouped(Kernel):
     """Ragged sequences in rectangles, for torch's own attention: on a CPU, and on a GPU in float32."""
 
-    grouping: Grouping
+    groups: tuple[Group, ...]
+    tokens: Int[Tensor, "..."]  # the token in each slot of the rectangles, which lie end to end
+    slots: Int[Tensor, "T"]  # the slot of each token
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
-        groups = self.grouping.groups
-        if not groups:
+        if not self.groups:
             return query  # every sequence is empty
         # One gather and one split: with slices the backward pass would fill a whole batch for each group.
-        tokens, sizes = self.grouping.tokens, [group.rows * group.length for group in groups]
-        parts = (torch.split(part.index_select(0, tokens), sizes) for part in (query, key, value))
-        attended = [group.attend(*each, self.window, dropout) for group, *each in zip(groups, *parts, strict=True)]
-        return torch.cat(attended).index_select(0, self.grouping.slots)
+        sizes = [group.rows * group.length for group in self.groups]
+        parts = (torch.split(part.index_select(0, self.tokens), sizes) for part in (query, key, value))
+        rows = zip(self.groups, *parts, strict=True)
+        return torch.cat([group.attend(*each, self.window, dropout) for group, *each in rows]).index_select(
+            0, self.slots
+        )
 
 
-def group_by_length(bounds: Tensor) -> Grouping:
+def group_by_length(bounds: Tensor, window: Window = FULL) -> Grouped:
     """Sort sequences by length and cut them into rectangles; empty sequences are left out."""
     ends = bounds.cpu().numpy().astype(np.int64)
     starts, lengths = ends[:-1], np.diff(ends)
@@ -114,4 +108,5 @@ def group_by_length(bounds: Tensor) -> Grouping:
         tokens.append(rectangle.ravel())
         filled += rectangle.size
     flat = np.concatenate(tokens) if tokens else slots
-    return Grouping(tuple(groups), *(torch.from_numpy(part).to(bounds.device) for part in (flat, slots)))
+    tokens_and_slots = (torch.from_numpy(part).to(bounds.device) for part in (flat, slots))
+    return Grouped(tuple(groups), *tokens_and_slots, window=window)

@@ -19,10 +19,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertsmith.nn.attention import Eager, Kernel, Sequences
-from bertsmith.nn.grouping import Dense, Grouped, group_by_length
+from bertsmith.nn.grouping import Dense, group_by_length
 from bertsmith.nn.kernels.availability import kernels_unavailable
 from bertsmith.nn.padded import Padded
-from bertsmith.nn.tiling import Tiled, tile_by_length
+from bertsmith.nn.tiling import tile_by_length
 from bertsmith.nn.varlen import Biased, Long, Short, Varlen
 from bertsmith.nn.window import FULL, Window
 
@@ -75,9 +75,9 @@ def self_attention(
         case "dense":
             return Dense(len(sequences.bounds) - 1, sequences.longest, window=window)
         case "grouped":
-            return Grouped(group_by_length(sequences.bounds), window=window)
+            return group_by_length(sequences.bounds, window)
         case "tiled":
-            return Tiled(tile_by_length(sequences.bounds), window=window)
+            return tile_by_length(sequences.bounds, window)
 
 
 def cross_attention(name: KernelName, queries: Sequences, keys: Sequences) -> Kernel:

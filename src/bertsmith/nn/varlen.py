@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertsmith.nn.attention import Kernel, Sequences
+from bertsmith.nn.window import Window
 
 
 @dataclass(eq=False)
@@ -41,14 +42,12 @@ class Short(Kernel):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
         from bertsmith.nn.kernels.attention_short import short_attention  # needs Triton
 
-        bounds, longest, _ = self.sequences
-        return short_attention(query, key, value, bounds, longest, dropout, _seed(query, dropout), self.window)
+        return short_attention(query, key, value, *_arguments(self, query, dropout))
 
     def attend_qkv(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:
         from bertsmith.nn.kernels.attention_short import qkv_attention  # needs Triton
 
-        bounds, longest, _ = self.sequences
-        return qkv_attention(qkv, bounds, longest, dropout, _seed(qkv, dropout), self.window)
+        return qkv_attention(qkv, *_arguments(self, qkv, dropout))
 
 
 @dataclass(eq=False)
@@ -63,14 +62,12 @@ class Long(Kernel):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
         from bertsmith.nn.kernels.attention_long import long_attention  # needs Triton
 
-        bounds, longest, _ = self.sequences
-        return long_attention(query, key, value, bounds, longest, dropout, _seed(query, dropout), self.window)
+        return long_attention(query, key, value, *_arguments(self, query, dropout))
 
     def attend_qkv(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:
         from bertsmith.nn.kernels.attention_long import qkv_attention  # needs Triton
 
-        bounds, longest, _ = self.sequences
-        return qkv_attention(qkv, bounds, longest, dropout, _seed(qkv, dropout), self.window)
+        return qkv_attention(qkv, *_arguments(self, qkv, dropout))
 
 
 @dataclass(eq=False)
@@ -83,10 +80,12 @@ class Biased(Kernel):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
         from bertsmith.nn.kernels.attention_bias import biased_attention  # needs Triton
 
-        (bounds, longest, _), seed = self.sequences, _seed(query, dropout)
-        return biased_attention(query, key, value, self.bias, bounds, longest, dropout, seed, self.window)
+        return biased_attention(query, key, value, self.bias, *_arguments(self, query, dropout))
 
 
-def _seed(like: Tensor, dropout: float) -> Tensor | None:
-    """The seed of the dropout mask of a Triton kernel, drawn by torch's generator of the device."""
-    return torch.randint(1 << 62, (), device=like.device) if dropout else None
+def _arguments(
+    kernel: Short | Long | Biased, like: Tensor, dropout: float
+) -> tuple[Tensor, int, float, Tensor | None, Window]:
+    """Those of our Triton kernels; the seed of dropout is drawn by torch's generator of the device."""
+    seed = torch.randint(1 << 62, (), device=like.device) if dropout else None
+    return kernel.sequences.bounds, kernel.sequences.longest, dropout, seed, kernel.window

@@ -96,7 +96,7 @@ class PrepackedLayer:
     With pre-norm the residual stream grows from layer to layer, and stays in float32.
     """
 
-    def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype, reorder: bool) -> None:
+    def __init__(self, layer: Layer, dtype: torch.dtype, reorder: bool) -> None:
         self.dtype, self.pre_norm = dtype, layer.pre_norm
         self.heads, self.query_scale = layer.attention.heads, layer.attention.query_scale
         product = partial(PrepackedLinear, dtype=dtype, reorder=reorder)
@@ -110,6 +110,7 @@ class PrepackedLayer:
                 product(layer.cross_attention.output),
                 _float32_norm(layer.cross_attention_norm),
             )
+        activation = layer.feed_forward.activation
         self.gate = ACTIVATIONS[activation] if layer.feed_forward.gated else None
         self.up = product(layer.feed_forward.up, activation=None if self.gate else activation)
         self.down = product(layer.feed_forward.down)
@@ -169,7 +170,7 @@ def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, reorder: bool = Tr
     light._modules = {name: copy.copy(part) for name, part in others}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    light.layers = [PrepackedLayer(layer, whole.config.activation, dtype, reorder) for layer in whole.layers]
+    light.layers = [PrepackedLayer(layer, dtype, reorder) for layer in whole.layers]
     light.final_norm = _float32_norm(whole.final_norm)
     return cast(M, light.eval())
 

@@ -78,7 +78,10 @@ class _Unpad(torch.autograd.Function):
 
 @dataclass(eq=False)
 class Padded(Kernel):
-    """All sequences in one rectangle, for torch's own attention with a mask: any device."""
+    """All sequences in one rectangle, for torch's own attention with a mask: any device.
+
+    It wins nothing: it is what is left where no other kernel can do it.
+    """
 
     queries: PaddedRows
     keys: PaddedRows

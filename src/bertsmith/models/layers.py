@@ -245,5 +245,5 @@ def _can_fuse(hidden: Tensor, linear: nn.Module) -> bool:
 def _can_fuse_sum(hidden: Tensor, sublayer: Sublayer, norm: nn.Module) -> bool:
     """Whether our kernel can fuse a post-norm residual connection: it recomputes the sum from its rounded output."""
     biased = isinstance(norm, nn.LayerNorm) and norm.bias is not None
-    half = hidden.dtype == compute_dtype(hidden) == torch.bfloat16
-    return biased and half and _can_fuse(hidden, sublayer.last)
+    possible = biased and hidden.dtype == torch.bfloat16 and _can_fuse(hidden, sublayer.last)
+    return possible and compute_dtype(hidden) == torch.bfloat16

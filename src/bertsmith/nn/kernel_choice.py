@@ -86,7 +86,7 @@ def cross_attention(name: KernelName, queries: Sequences, keys: Sequences) -> Ke
         case "eager":
             return Eager.of(queries, keys)
         case "short" | "long" | "varlen":  # our Triton kernels do self-attention only
-            return Varlen(queries, keys)
+            return Varlen(queries, keys, window=FULL)  # the compiler cannot see the default of a dataclass
     return Padded.of(queries, keys)
 
 

@@ -30,7 +30,10 @@ def run(
     rows = [sequences(each) for each in lengths]
     queries, keys = (rows[0], rows[0]) if len(rows) == 1 else rows
     query, key, value, *bias = parts
-    attended = kernel.of(queries, keys, window, *bias).attend(query, key, value)
+    if kernel is Padded:
+        attended = Padded.of(queries, keys, window, *bias).attend(query, key, value)
+    else:
+        attended = Eager(queries.lengths, keys.lengths, *bias, window=window).attend(query, key, value)
     mixture = torch.randn(attended.shape, generator=torch.Generator().manual_seed(1))
     return [attended, *torch.autograd.grad((attended * mixture).sum(), parts)]
 

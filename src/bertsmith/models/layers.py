@@ -110,10 +110,13 @@ class Layer(CustomInit):
 class Sublayer(nn.Module):
     """What a residual connection goes around: attention, or the feed-forward network. It ends in a linear layer."""
 
+    last_name = "output"
+
     @property
     def last(self) -> nn.Module:
         """The linear layer at the end."""
-        raise NotImplementedError
+        linear: nn.Module = getattr(self, self.last_name)
+        return linear
 
     def before_last(self, hidden: Float[Tensor, "T D"], *inputs: Any) -> Float[Tensor, "T _"]:
         """All of it but the linear layer at the end."""
@@ -135,10 +138,6 @@ class Attention(Sublayer):
         self.query_scale = 1.0 if config.scale_scores else config.head_size**0.5  # kernels divide by it
         self.qkv = nn.Linear(config.width, 3 * config.inner, config.biases)  # query, key and value in one product
         self.output = nn.Linear(config.inner, config.width, config.biases)
-
-    @property
-    def last(self) -> nn.Module:
-        return self.output
 
     def before_last(self, hidden: Float[Tensor, "T D"], inputs: AttentionInputs) -> Float[Tensor, "T I"]:
         qkv, dropout = self.project(hidden, inputs.rotation), self.dropout if self.training else 0.0
@@ -164,10 +163,6 @@ class CrossAttention(Sublayer):
         self.kv = nn.Linear(config.width, 2 * config.inner, config.biases)  # key and value in one product
         self.output = nn.Linear(config.inner, config.width, config.biases)
 
-    @property
-    def last(self) -> nn.Module:
-        return self.output
-
     def before_last(self, hidden: Float[Tensor, "T D"], memory: EncodedMemory | LayerCache) -> Float[Tensor, "T I"]:
         query = self.project(hidden)
         if isinstance(memory, LayerCache):  # keys and values of the memory never change
@@ -192,16 +187,14 @@ class FeedForward(Sublayer):
     With a gate the up projection is twice as wide, and its activated half is multiplied with the other. Shazeer 2020.
     """
 
+    last_name = "down"
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.activation, self.gated = config.activation, config.gated
         wide = 2 * config.feed_forward if config.gated else config.feed_forward
         self.up = nn.Linear(config.width, wide, config.biases)
         self.down = nn.Linear(config.feed_forward, config.width, config.biases)
-
-    @property
-    def last(self) -> nn.Module:
-        return self.down
 
     def before_last(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         if self.activation != "relu" and _can_fuse(hidden, self.up):

@@ -185,11 +185,9 @@ class Transformer(nn.Module):
         uncached = memory if tokens.max_length > 1 else None
         inputs = self.attention_inputs(tokens, hidden, None, uncached)
         parts = [cache.layer_cache(number, each.kernel.window) for number, each in enumerate(inputs)]
-        memories = cache.cross_layers if uncached is None and memory is not None else [each.memory for each in inputs]
-        filling = [
-            each._replace(kernel=Filling(each.kernel, part), memory=kept)
-            for each, part, kept in zip(inputs, parts, memories, strict=True)
-        ]
+        memories = cache.cross_layers if uncached is None and memory else [each.memory for each in inputs]
+        rows = zip(inputs, parts, memories, strict=True)
+        filling = [each._replace(kernel=Filling(each.kernel, part), memory=kept) for each, part, kept in rows]
         return self._run_layers(hidden, filling, tokens.bounds[1:] - 1)
 
     def step(self, ids: Int[Tensor, "B W"], cache: KVCache) -> Float[Tensor, "B W D"]:

@@ -31,6 +31,12 @@ class Sequences(NamedTuple):
     longest: int
     tokens: int
 
+    @property
+    def lengths(self) -> list[int]:
+        """The length of each sequence; reading it may wait for the device."""
+        lengths: list[int] = self.bounds.diff().tolist()
+        return lengths
+
 
 @dataclass(eq=False)
 class Kernel(ABC):
@@ -61,13 +67,6 @@ class Eager(Kernel):
     query_lengths: list[int]
     key_lengths: list[int]
     bias: Float[Tensor, "H Q S"] | None = None  # relative position bias
-
-    @classmethod
-    def of(
-        cls, queries: Sequences, keys: Sequences, window: Window = FULL, bias: Float[Tensor, "H Q S"] | None = None
-    ) -> "Eager":
-        """Reads the bounds, and so may wait for the device."""
-        return cls(queries.bounds.diff().tolist(), keys.bounds.diff().tolist(), bias, window=window)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
         values = torch.split(value.transpose(0, 1), self.key_lengths, 1)  # H L K

@@ -63,7 +63,7 @@ def self_attention(
         case "padded":
             return Padded.of(sequences, sequences, window, bias)
         case "eager":
-            return Eager.of(sequences, sequences, window, bias)
+            return Eager(sequences.lengths, sequences.lengths, bias, window=window)
     assert bias is None, f"{name} attention has no bias"
     match name:
         case "varlen":
@@ -84,7 +84,7 @@ def cross_attention(name: KernelName, queries: Sequences, keys: Sequences) -> Ke
     """The kernel for cross-attention that goes with this one for self-attention."""
     match name:
         case "eager":
-            return Eager.of(queries, keys)
+            return Eager(queries.lengths, keys.lengths)
         case "short" | "long" | "varlen":  # our Triton kernels do self-attention only
             return Varlen(queries, keys, window=FULL)  # the compiler cannot see the default of a dataclass
     return Padded.of(queries, keys)

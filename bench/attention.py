@@ -31,11 +31,11 @@ ROWS = ("full", "ragged")
 Pass = Callable[[], object]
 
 
-def lengths_of(longest: int, ragged: bool) -> list[int]:
+def lengths_of(longest: int, ragged: bool, tokens: int = TOKENS) -> list[int]:
     if not ragged:
-        return [longest] * (TOKENS // longest)
-    drawn = torch.randint(1, longest + 1, (TOKENS,), generator=torch.Generator().manual_seed(0)).tolist()
-    lengths, left = [], TOKENS
+        return [longest] * (tokens // longest)
+    drawn = torch.randint(1, longest + 1, (tokens,), generator=torch.Generator().manual_seed(0)).tolist()
+    lengths, left = [], tokens
     while left:
         lengths.append(min(drawn[len(lengths)], left))
         left -= lengths[-1]

@@ -26,9 +26,9 @@ from bertsmith import config
 from bertsmith.commands import pretrain
 from bertsmith.data.batch import Tokens
 from bertsmith.insight.charts import Axis, downsample
+from bertsmith.models.layers import take
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.layers import take
-from bertsmith.nn.layout import Kernel
+from bertsmith.nn.kernel_choice import KernelName
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.train import hardware, log
@@ -63,7 +63,7 @@ STYLE = """text { font: 13px system-ui, sans-serif; fill: #6a707a; font-variant-
 class Whole(Transformer):
     """The network with all of its last layer computed, whatever is read of it."""
 
-    def forward(self, tokens: Tokens, kernel: Kernel | None = None, *, selected: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tokens, kernel: KernelName | None = None, *, selected: Tensor | None = None) -> Tensor:
         return take(super().forward(tokens, kernel), selected)
 
 
@@ -72,7 +72,7 @@ class Way:
     """How the same numbers are come by. As it stands: the exact one."""
 
     whole: bool = True  # all of the last layer
-    kernel: Kernel | None = "eager"
+    kernel: KernelName | None = "eager"
     precision: Literal["float32", "bfloat16", "pure"] = "float32"
     compile: Literal["never", "always"] = "never"
     played: bool = False  # as a CUDA graph

@@ -35,7 +35,7 @@ from bertsmith.models.hf.convert import to_config_json
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.nn.layout import Kernel
+from bertsmith.nn.kernel_choice import KernelName
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
@@ -82,7 +82,7 @@ class Case:
     length: int
     tokens: int
     device: torch.device
-    kernel: Kernel | None
+    kernel: KernelName | None
     precision: Literal["auto", "float32", "bfloat16", "pure"]
     profile: bool
     steps: int  # that are timed
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", default=["full", "ragged", "packed"])
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--kernel", choices=get_args(Kernel), help="ours by this attention kernel")
+    parser.add_argument("--kernel", choices=get_args(KernelName), help="ours by this attention kernel")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16", "pure"), default="auto", help="of ours")
     parser.add_argument("--steps", type=int, default=TIMED, help="that are timed")
     parser.add_argument("--profile", action="store_true", help="ours by kernels, on a GPU")

@@ -25,6 +25,7 @@ from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig, Step
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
+from bertsmith.models.recorded import record
 from bertsmith.nn import kv_cache
 from bertsmith.tasks.text_to_text import TextToText
 
@@ -96,13 +97,12 @@ def test_a_cache_changes_no_token(config: GenerationConfig, monkeypatch: pytest.
 
 @torch.no_grad()
 def test_what_a_token_takes_from_the_source_sums_to_one() -> None:
-    trunk, looks = network(), []
-    for layer in trunk.decoder.layers:
-        layer.cross_attention.register_forward_hook(lambda module, given, made: looks.append(given[1]))
+    trunk = network()
     written = [[0, 4, 5], [0], [0, 7, 8, 9]]
-    trunk(Tokens.from_rows(ROWS), Tokens.from_rows(written), "eager")
-    assert len(looks[0].attention_weights) == SHAPE.decoder_layers
-    for layer in looks[0].attention_weights:
+    memory = trunk.encode(Tokens.from_rows(ROWS))
+    weights = record(trunk.decoder, Tokens.from_rows(written), memory).cross_attention
+    assert len(weights) == SHAPE.decoder_layers
+    for layer in weights:
         assert [tuple(one.shape) for one in layer] == [
             (4, len(out), len(row)) for row, out in zip(ROWS, written, strict=True)
         ]

@@ -15,7 +15,7 @@ from tiny import prepared
 
 from bertsmith.data.batch import Batch
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.layout import Kernel
+from bertsmith.nn.kernel_choice import KernelName
 from bertsmith.objectives.base import Pretraining
 from bertsmith.objectives.replaced import ReplacedBatch
 from bertsmith.train.forward import cast_weights
@@ -61,7 +61,7 @@ def without_a_device(case: Case, data: Path) -> None:
     hollow = case.built(data, **SIZES, **layers)[0].float().train().to("meta")
     for module in hollow.modules():
         if isinstance(module, Transformer):  # the kernel that a GPU chooses
-            relative: Kernel = "short" if find_spec("triton") else "padded"
+            relative: KernelName = "short" if find_spec("triton") else "padded"
             module.kernel = relative if module.config.relative else "varlen"
     terms = torch.compile(partial(cast_weights, hollow, torch.bfloat16), **how)(replace(batch, counts={}).to("meta"))
     sum(term.total for term in terms.values()).backward()

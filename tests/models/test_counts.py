@@ -7,10 +7,10 @@ import torch
 
 from bertsmith.models.counts import Counted
 from bertsmith.models.family import FAMILY
+from bertsmith.models.layers import Layer
 from bertsmith.models.networks import build_network, matrix_weights
 from bertsmith.models.seq2seq import Seq2SeqConfig
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.nn.layers import Layer
 
 # FLOPs per token with lengths of 128.5 and 15 % of tokens predicted, as formulas written out by hand had them.
 FLOPS = {
@@ -58,7 +58,7 @@ def test_a_shared_layer_is_counted_for_each_pass() -> None:
 
 
 def test_a_layer_has_the_products_of_its_matrices() -> None:
-    layer = Layer(8, 2, 12, "gelu", 1e-5, 0.0, 0.0)
+    layer = Layer(TransformerConfig(width=8, heads=2, feed_forward=12))
     assert matrix_weights(layer, layer) == 2 * (4 * 8 * 8 + 2 * 8 * 12)
     assert matrix_weights(torch.nn.Embedding(5, 8), torch.nn.LayerNorm(8)) == 0
 

@@ -11,13 +11,13 @@ from nn.causal import everywhere, prompts, trunk_of
 from tasks.small import stirred
 from torch import Tensor
 
+from bertsmith.models import prepacked
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5, T5_V1_1
 from bertsmith.models.generation.engine import CachedStep, GenerationEngine, generate
 from bertsmith.models.generation.prompt_lookup import DRAFT_TOKENS, PromptLookup, speculative_decode
 from bertsmith.models.generation.search import GenerationConfig, sample
 from bertsmith.models.recurrent import Recurrent, RecurrentConfig
-from bertsmith.nn import prepacked
 from bertsmith.random_bits import uniform
 
 pytestmark = pytest.mark.slow("generates every text twice, for every member")

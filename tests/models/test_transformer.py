@@ -5,10 +5,11 @@ import torch
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
+from bertsmith.models.recorded import record
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.nn.layout import Kernel
+from bertsmith.nn.kernel_choice import KernelName
 from bertsmith.nn.positions import sinusoids
 
 SMALL = TransformerConfig(vocabulary=60, width=32, layers=3, heads=4, feed_forward=48, max_length=24)
@@ -49,7 +50,7 @@ def test_positions_and_segments_change_the_vectors() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["grouped", "eager", None])
-def test_selected_positions_have_the_vectors_of_the_whole(kernel: Kernel | None) -> None:
+def test_selected_positions_have_the_vectors_of_the_whole(kernel: KernelName | None) -> None:
     module, tokens = network(), pairs(ROWS)
     selected = torch.tensor([0, 3, 30, 30, 2, len(tokens.ids) - 1])
     torch.testing.assert_close(
@@ -65,10 +66,14 @@ def test_states_are_the_embedding_and_every_layer() -> None:
     assert torch.equal(states[-1], module(tokens))
 
 
-def test_attention_maps_are_the_weights_of_every_head() -> None:
-    maps = network().attention_maps(pairs(ROWS))
-    assert len(maps) == SMALL.layers
-    for layer in maps:
+def test_a_recorded_pass_has_the_vectors_and_the_weights_of_every_head() -> None:
+    module, tokens = network(), pairs(ROWS)
+    recorded = record(module, tokens)
+    for found, true in zip(recorded.hidden, module.hidden_states(tokens, "eager"), strict=True):
+        assert torch.equal(found, true)
+    assert len(recorded.attention) == SMALL.layers
+    assert recorded.cross_attention == []
+    for layer in recorded.attention:
         assert [tuple(weights.shape) for weights in layer] == [(4, len(row), len(row)) for row in ROWS]
         assert all(torch.allclose(weights.sum(2), torch.tensor(1.0)) for weights in layer)
 

@@ -6,9 +6,10 @@ import sys
 import torch
 import torch.nn.functional as F
 
+from bertsmith.models.layers import FeedForward
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.dropout import draw_keys, dropout, dropout_by_keys, hashed_dropout
 from bertsmith.nn.heads import MaskedLMHead
-from bertsmith.nn.layers import FeedForward
 
 
 def without_a_device() -> None:
@@ -91,7 +92,9 @@ def feed_forward() -> None:
         (False, True), (False, True), ("gelu", "gelu_tanh"), (torch.bfloat16, torch.float32)
     ):
         torch.manual_seed(0)
-        network = FeedForward(64, 96, activation, gated, biases).cuda()
+        sizes = {"width": 64, "heads": 1, "feed_forward": 96}
+        config = TransformerConfig(**sizes, activation=activation, gated=gated, biases=biases)
+        network = FeedForward(config).cuda()
         hidden = torch.randn(300, 64, device="cuda", requires_grad=True)
         found = []
         for way in (torch.compile(network, fullgraph=True), network):

@@ -2,9 +2,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import attend
-from bertsmith.nn.grouping import MAX_GROUPS
-from bertsmith.nn.layout import Kernel, Layout, best_kernel, kernels_unavailable
+from bertsmith.nn.attention import Eager, Kernel, Sequences
+from bertsmith.nn.grouping import MAX_GROUPS, group_by_length
+from bertsmith.nn.kernel_choice import KernelName, best_kernel, self_attention
+from bertsmith.nn.kernels.availability import kernels_unavailable
+from bertsmith.nn.tiling import Tiled
+from bertsmith.nn.varlen import Varlen
 from bertsmith.nn.window import FULL, Window
 
 windows = pytest.mark.parametrize(
@@ -18,16 +21,19 @@ def bounds_of(lengths: list[int]) -> Tensor:
     return torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
 
 
+def kernel_of(name: KernelName, lengths: list[int], window: Window = FULL) -> Kernel:
+    return self_attention(name, Sequences(bounds_of(lengths), max(lengths), sum(lengths)), window)
+
+
 def inputs(lengths: list[int], heads: int = 3, width: int = 8, seed: int = 0) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
     shape = (sum(lengths), heads, width)
     return tuple(torch.randn(shape, generator=generator).requires_grad_() for _ in range(3))
 
 
-def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel, window: Window = FULL) -> tuple[Tensor, ...]:
+def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: KernelName, window: Window = FULL) -> tuple[Tensor, ...]:
     """The output, and the gradients of a fixed weighted sum of it."""
-    layout = Layout.of(bounds_of(lengths), max(lengths), kernel, window)
-    attended = attend(*parts, layout)
+    attended = kernel_of(kernel, lengths, window).attend(*parts)
     mixture = torch.randn(attended.shape, generator=torch.Generator().manual_seed(1))
     return attended, *torch.autograd.grad((attended * mixture).sum(), parts)
 
@@ -60,39 +66,37 @@ def test_grouped_in_bfloat16_is_near_eager_with_gradients() -> None:
 
 def test_eager_is_the_formula() -> None:
     query, key, value = (part.detach() for part in inputs([2], heads=1, width=2))
-    layout = Layout.of(bounds_of([2]), 2, "eager")
-    attended = attend(query, key, value, layout)
+    eager = Eager([2], [2])
     scores = torch.tensor([[float(q @ k) for k in key[:, 0]] for q in query[:, 0]]) / 2**0.5
     weights = scores.exp() / scores.exp().sum(1, keepdim=True)
-    torch.testing.assert_close(layout.attention_weights[0][0][0], weights)
-    torch.testing.assert_close(attended[:, 0], weights @ value[:, 0])
+    torch.testing.assert_close(eager.weights(query, key)[0][0], weights)
+    torch.testing.assert_close(eager.attend(query, key, value)[:, 0], weights @ value[:, 0])
 
 
-def test_eager_keeps_weights_that_sum_to_one_in_each_sequence() -> None:
-    layout = Layout.of(bounds_of(RAGGED), 64, "eager")
-    attend(*inputs(RAGGED), layout)
-    [weights] = layout.attention_weights
+def test_eager_has_weights_that_sum_to_one_in_each_sequence() -> None:
+    query, key, _ = inputs(RAGGED)
+    weights = Eager(RAGGED, RAGGED).weights(query, key)
     assert [tuple(one.shape) for one in weights] == [(3, length, length) for length in RAGGED]
     for one in weights:
         torch.testing.assert_close(one.sum(2), torch.ones(one.shape[:2]))
 
 
 @pytest.mark.parametrize("kernel", ["grouped", "eager"])
-def test_other_sequences_do_not_change_an_output(kernel: Kernel) -> None:
+def test_other_sequences_do_not_change_an_output(kernel: KernelName) -> None:
     parts = inputs(RAGGED)
     together = run(parts, RAGGED, kernel)[0]
     for start, length in zip(bounds_of(RAGGED)[:-1].tolist(), RAGGED, strict=True):
         if length:
             alone = tuple(part[start : start + length] for part in parts)
-            answer = attend(*alone, Layout.of(bounds_of([length]), length, kernel))
+            answer = kernel_of(kernel, [length]).attend(*alone)
             torch.testing.assert_close(together[start : start + length], answer, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", ["grouped", "eager"])
-def test_no_gradient_crosses_a_bound(kernel: Kernel) -> None:
+def test_no_gradient_crosses_a_bound(kernel: KernelName) -> None:
     lengths = [9, 10, 4]
     parts = inputs(lengths)
-    attended = attend(*parts, Layout.of(bounds_of(lengths), 10, kernel))
+    attended = kernel_of(kernel, lengths).attend(*parts)
     for gradient in torch.autograd.grad(attended[9:19].square().sum(), parts):
         assert gradient[9:19].abs().min() > 0
         assert gradient[:9].count_nonzero() == gradient[19:].count_nonzero() == 0
@@ -103,22 +107,20 @@ def test_inf_in_one_sequence_stays_there() -> None:
     parts = tuple(part.detach().clone() for part in inputs(lengths))
     for part in parts:
         part[6:] = torch.inf
-    attended = attend(*parts, Layout.of(bounds_of(lengths), 6, "grouped"))
+    attended = kernel_of("grouped", lengths).attend(*parts)
     assert attended[:6].isfinite().all()
 
 
 def test_groups_are_few_with_little_padding() -> None:
     lengths = torch.randint(1, 129, (400,), generator=torch.Generator().manual_seed(0)).tolist()
-    grouping = Layout.of(bounds_of(lengths), 128, "grouped").grouping
-    assert grouping is not None
+    grouping = group_by_length(bounds_of(lengths))
     assert len(grouping.groups) <= MAX_GROUPS
     assert len(grouping.tokens) <= 1.15 * sum(lengths)
     assert sum(group.rows for group in grouping.groups) == 400
 
 
 def test_groups_of_equal_lengths_need_no_mask() -> None:
-    grouping = Layout.of(bounds_of([256, 128, 256, 256, 0, 128]), 256, "grouped").grouping
-    assert grouping is not None
+    grouping = group_by_length(bounds_of([256, 128, 256, 256, 0, 128]))
     assert [(group.rows, group.length, group.mask) for group in grouping.groups] == [
         (3, 256, None),
         (2, 128, None),
@@ -127,22 +129,22 @@ def test_groups_of_equal_lengths_need_no_mask() -> None:
 
 def test_short_sequences_share_a_group_of_few_shapes() -> None:
     for lengths in ([9, 3, 10, 9, 0, 3], [11, 3, 9, 9, 5, 4]):
-        grouping = Layout.of(bounds_of(lengths), 11, "grouped").grouping
-        assert grouping is not None
+        grouping = group_by_length(bounds_of(lengths))
         assert [group.length for group in grouping.groups] == [12]
 
 
 def test_a_batch_of_empty_sequences_is_empty() -> None:
-    for kernel in ("grouped", "eager"):
-        assert attend(*inputs([0, 0]), Layout.of(bounds_of([0, 0]), 0, kernel)).shape == (0, 3, 8)
+    names: list[KernelName] = ["grouped", "eager"]
+    for name in names:
+        assert kernel_of(name, [0, 0]).attend(*inputs([0, 0])).shape == (0, 3, 8)
 
 
 @pytest.mark.parametrize("kernel", ["dense", "grouped", "eager"])
-def test_dropout_drops_its_share_of_the_weights(kernel: Kernel) -> None:
+def test_dropout_drops_its_share_of_the_weights(kernel: KernelName) -> None:
     lengths = [64] * 8
     query, key, _ = (torch.zeros(512, 4, 8) for _ in range(3))  # uniform weights of 1/64
     torch.manual_seed(0)
-    attended = attend(query, key, torch.ones(512, 4, 8), Layout.of(bounds_of(lengths), 64, kernel), dropout=0.25)
+    attended = kernel_of(kernel, lengths).attend(query, key, torch.ones(512, 4, 8), dropout=0.25)
     kept = attended[:, :, 0] * 64 * 0.75  # of the 64 weights
     torch.testing.assert_close(kept, kept.round(), rtol=0, atol=1e-3)
     assert abs(kept.mean() / 64 - 0.75) < 0.01
@@ -151,8 +153,8 @@ def test_dropout_drops_its_share_of_the_weights(kernel: Kernel) -> None:
 def test_varlen_fits_the_installed_torch() -> None:
     """Without a GPU only shapes can be checked: on the meta device, forward and backward."""
     query, key, value = (torch.empty(20, 3, 8, device="meta", dtype=torch.bfloat16, requires_grad=True) for _ in "qkv")
-    layout = Layout.of(torch.empty(5, device="meta", dtype=torch.int32), 9, "varlen")
-    attended = attend(query, key, value, layout, 0.1)
+    sequences = Sequences(torch.empty(5, device="meta", dtype=torch.int32), 9, 20)
+    attended = Varlen(sequences, sequences).attend(query, key, value, 0.1)
     assert attended.shape == (20, 3, 8)
     attended.sum().backward()
     assert query.grad is not None
@@ -195,7 +197,7 @@ def test_our_triton_kernels_are_chosen_in_compiled_steps_where_they_can_run(monk
     Card.major = 7
     assert kernels_unavailable(cuda) == "the GPU is older than an A100, or smaller"
     assert best_kernel(False, 128, cuda, half, 64) == "grouped"
-    monkeypatch.setattr("bertsmith.nn.layout.find_spec", lambda name: None)
+    monkeypatch.setattr("bertsmith.nn.kernels.availability.find_spec", lambda name: None)
     assert kernels_unavailable(cuda) == "Triton is not installed"
     Card.major = 9
     assert best_kernel(False, 128, cuda, half, 64) == "varlen"
@@ -204,8 +206,7 @@ def test_our_triton_kernels_are_chosen_in_compiled_steps_where_they_can_run(monk
 @windows
 def test_a_window_is_the_formula_over_its_keys(window: Window) -> None:
     query, key, value = (part.detach() for part in inputs([9], heads=1))
-    layout = Layout.of(bounds_of([9]), 9, "eager", window)
-    attended = attend(query, key, value, layout)
+    attended = kernel_of("eager", [9], window).attend(query, key, value)
     left, right = (9 if number is None else number for number in (window.left, window.right))
     for position in range(9):
         visible = slice(max(0, position - left), position + right + 1)
@@ -219,8 +220,9 @@ def test_every_kernel_has_the_same_window_with_gradients(window: Window) -> None
     eager = run(parts, RAGGED, "eager", window)
     assert_alike(run(parts, RAGGED, "grouped", window), eager)
     with torch.no_grad():
-        layout = Layout.of(bounds_of(RAGGED), 64, "tiled", window)
-        torch.testing.assert_close(attend(*parts, layout), eager[0], rtol=0, atol=1e-5)
+        tiled = kernel_of("tiled", RAGGED, window)
+        assert isinstance(tiled, Tiled)
+        torch.testing.assert_close(tiled.attend(*parts), eager[0], rtol=0, atol=1e-5)
     lengths = [12] * 5
     parts = inputs(lengths)
     assert_alike(run(parts, lengths, "dense", window), run(parts, lengths, "eager", window))
@@ -230,9 +232,8 @@ def test_every_kernel_has_the_same_window_with_gradients(window: Window) -> None
 def test_dropout_stays_within_the_window(window: Window) -> None:
     """In training with dropout a CPU uses plain products with an explicit mask."""
     parts = inputs([12] * 5)
-    layout = Layout.of(bounds_of([12] * 5), 12, "grouped", window)
     torch.manual_seed(0)
-    attended = attend(*parts, layout, 0.5)
+    attended = kernel_of("grouped", [12] * 5, window).attend(*parts, 0.5)
     [gradient] = torch.autograd.grad(attended[4].sum(), [parts[2]])
     left, right = (12 if number is None else number for number in (window.left, window.right))
     outside = [number for number in range(60) if number >= 12 or not 4 - left <= number <= 4 + right]

@@ -1,7 +1,5 @@
 """Short attention with relative position bias against the formula; `ragged.py` says where each test runs."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from nn.ragged import (
@@ -18,10 +16,12 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
-from bertsmith.nn.attention import attend, attend_qkv
+from bertsmith.nn.attention import Sequences
+from bertsmith.nn.kernel_choice import self_attention
 from bertsmith.nn.kernels.attention_bias import biased_attention
 from bertsmith.nn.kernels.attention_short import short_attention
-from bertsmith.nn.layout import Layout, Sequences
+from bertsmith.nn.padded import Padded
+from bertsmith.nn.varlen import Biased
 from bertsmith.nn.window import FULL, Window
 
 LENGTHS = [17, 5, 0, 30, 1, 0, 0]
@@ -110,15 +110,15 @@ def test_a_bias_of_zero_is_short_attention(device: str) -> None:
 
 
 @everywhere
-def test_attend_calls_the_kernel_by_its_name(device: str) -> None:
+def test_the_kernel_is_made_by_its_name(device: str) -> None:
     qkv, bias = make_qkv(LENGTHS, device), bias_of(30, device)
     own = Sequences(bounds_of(LENGTHS, device), 30, sum(LENGTHS))
-    layout = replace(Layout.of(own.bounds, own.longest, "short"), bias=bias)
+    kernel = self_attention("short", own, bias=bias)
+    assert isinstance(kernel, Biased)
     exact = formula(qkv.detach(), bias.detach(), LENGTHS)
-    assert_near(attend(*qkv.unbind(1), layout), exact)
-    assert_near(attend_qkv(qkv, layout), exact)
-    rectangle = Layout.between(own, own, "padded", bias=bias)
-    assert_near(attend(*qkv.unbind(1), rectangle), exact)
+    assert_near(kernel.attend(*qkv.unbind(1)), exact)
+    assert_near(kernel.attend_qkv(qkv), exact)
+    assert_near(Padded.of(own, own, bias=bias).attend(*qkv.unbind(1)), exact)
 
 
 @INTERPRETER_ONLY

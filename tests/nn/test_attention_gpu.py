@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import attend
-from bertsmith.nn.layout import Layout, Sequences
+from bertsmith.nn.attention import Eager, Kernel, Sequences
+from bertsmith.nn.kernel_choice import KernelName, self_attention
+from bertsmith.nn.padded import Padded
+from bertsmith.nn.varlen import Varlen
 
 LENGTHS = [128, 3, 77, 1, 128, 64, 90, 0, 0]  # trailing empty sequences, as packing leaves them
 
@@ -14,6 +16,10 @@ pytestmark = pytest.mark.gpu
 
 def bounds_of(lengths: list[int]) -> Tensor:
     return torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32)
+
+
+def kernel_of(name: KernelName, lengths: list[int]) -> Kernel:
+    return self_attention(name, Sequences(bounds_of(lengths), max(lengths), sum(lengths)))
 
 
 def inputs(dtype: torch.dtype, lengths: list[int]) -> tuple[Tensor, ...]:
@@ -32,9 +38,8 @@ def assert_near(found: Tensor, true: Tensor) -> None:
 def test_varlen_equals_eager_with_gradients(dtype: torch.dtype) -> None:
     parts = inputs(dtype, LENGTHS)
     exact = tuple(part.detach().float().requires_grad_() for part in parts)
-    bounds = bounds_of(LENGTHS)
-    found = attend(*parts, Layout.of(bounds, 128, "varlen"))
-    true = attend(*exact, Layout.of(bounds, 128, "eager"))
+    found = kernel_of("varlen", LENGTHS).attend(*parts)
+    true = Eager(LENGTHS, LENGTHS).attend(*exact)
     assert found.dtype == dtype
     assert_near(found, true)
     mixture = torch.randn_like(true)
@@ -50,8 +55,8 @@ def test_cross_attention_is_the_formula() -> None:
     parts = (query, key, value)
     queries, keys = (Sequences(bounds_of(each), max(each), sum(each)) for each in (written, read))
     exact = tuple(part.detach().float().requires_grad_() for part in parts)
-    found = attend(*parts, Layout.between(queries, keys, "varlen"))
-    true = attend(*exact, Layout.between(queries, keys, "padded"))
+    found = Varlen(queries, keys).attend(*parts)
+    true = Padded.of(queries, keys).attend(*exact)
     keyless = slice(sum(written[:6]), sum(written))  # queries without keys: any finite output will do
     assert found.isfinite().all()
     mixture = torch.randn_like(true)
@@ -64,10 +69,11 @@ def test_cross_attention_is_the_formula() -> None:
 
 
 def test_grouped_and_dense_equal_eager_in_float32() -> None:
-    for kernel, lengths in (("grouped", LENGTHS), ("dense", [64] * 9)):
-        parts, bounds = inputs(torch.float32, lengths), bounds_of(lengths)
-        found = attend(*parts, Layout.of(bounds, max(lengths), kernel))
-        true = attend(*parts, Layout.of(bounds, max(lengths), "eager"))
+    tried: list[tuple[KernelName, list[int]]] = [("grouped", LENGTHS), ("dense", [64] * 9)]
+    for name, lengths in tried:
+        parts = inputs(torch.float32, lengths)
+        found = kernel_of(name, lengths).attend(*parts)
+        true = Eager(lengths, lengths).attend(*parts)
         torch.testing.assert_close(found, true, rtol=0, atol=1e-5)
         for one, other in zip(
             torch.autograd.grad(found.square().sum(), parts),
@@ -79,19 +85,19 @@ def test_grouped_and_dense_equal_eager_in_float32() -> None:
 
 def test_other_sequences_do_not_change_a_varlen_output() -> None:
     parts = tuple(part.detach() for part in inputs(torch.bfloat16, LENGTHS))
-    together = attend(*parts, Layout.of(bounds_of(LENGTHS), 128, "varlen"))
-    alone = attend(*(part[131:208] for part in parts), Layout.of(bounds_of([77]), 128, "varlen"))
+    together = kernel_of("varlen", LENGTHS).attend(*parts)
+    alone = kernel_of("varlen", [77]).attend(*(part[131:208] for part in parts))
     assert torch.equal(together[131:208], alone)
 
 
 def test_varlen_dropout_keeps_the_mean_and_follows_the_seed() -> None:
     parts = tuple(part.detach() for part in inputs(torch.bfloat16, [64] * 64))
-    layout = Layout.of(bounds_of([64] * 64), 64, "varlen")
-    whole = attend(*parts, layout).float()
+    kernel = kernel_of("varlen", [64] * 64)
+    whole = kernel.attend(*parts).float()
     drawn = []
     for seed in [*range(200), 0]:
         torch.manual_seed(seed)
-        drawn.append(attend(*parts, layout, 0.1).float())
+        drawn.append(kernel.attend(*parts, 0.1).float())
     assert torch.equal(drawn[0], drawn[-1])
     assert not torch.equal(drawn[0], drawn[1])
     assert (torch.stack(drawn).mean(0) - whole).abs().mean() < 0.01
@@ -100,10 +106,9 @@ def test_varlen_dropout_keeps_the_mean_and_follows_the_seed() -> None:
 def test_varlen_dropout_has_the_same_mask_backwards() -> None:
     """The backward pass must drop the same weights as the forward pass."""
     query, key, value = inputs(torch.bfloat16, [64] * 8)
-    layout = Layout.of(bounds_of([64] * 8), 64, "varlen")
     mixture = torch.randn(512, 4, 64, device="cuda", dtype=torch.bfloat16)
     torch.manual_seed(3)
-    attended = attend(query, key, value, layout, 0.3)
+    attended = kernel_of("varlen", [64] * 8).attend(query, key, value, 0.3)
     [gradient] = torch.autograd.grad((attended.float() * mixture.float()).sum(), [value])
     # The output is linear in the values, so <gradient, value> must be the sum itself.
     total = (attended.float() * mixture.float()).sum()

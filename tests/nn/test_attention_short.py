@@ -27,10 +27,10 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
-from bertsmith.nn.attention import attend, attend_qkv
+from bertsmith.nn.attention import Sequences
+from bertsmith.nn.kernel_choice import self_attention
 from bertsmith.nn.kernels.attention_short import BACKWARD, BLOCKS, FORWARD, _sizes, fits, qkv_attention, short_attention
 from bertsmith.nn.kernels.shared import SHARED_MEMORY, available
-from bertsmith.nn.layout import Layout
 from bertsmith.nn.window import Window
 
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
@@ -342,17 +342,17 @@ def test_a_cuda_graph_follows_the_seed() -> None:
 
 
 @everywhere
-def test_attend_calls_the_kernel_by_its_name(device: str) -> None:
+def test_the_kernel_is_made_by_its_name(device: str) -> None:
     qkv, bounds = make_qkv(SMALL, device), bounds_of(SMALL, device)
-    layout = Layout.of(bounds, max(SMALL), "short")
+    kernel = self_attention("short", Sequences(bounds, max(SMALL), sum(SMALL)))
     exact = formula(qkv.detach(), SMALL)
-    assert_near(attend(*qkv.unbind(1), layout), exact)
-    assert_near(attend_qkv(qkv, layout), exact)
+    assert_near(kernel.attend(*qkv.unbind(1)), exact)
+    assert_near(kernel.attend_qkv(qkv), exact)
     torch.manual_seed(3)
-    first = attend_qkv(qkv, layout, 0.5)
+    first = kernel.attend_qkv(qkv, 0.5)
     torch.manual_seed(3)
-    assert torch.equal(attend(*qkv.unbind(1), layout, 0.5), first)
-    assert not torch.equal(attend_qkv(qkv, layout, 0.5), first)
+    assert torch.equal(kernel.attend(*qkv.unbind(1), 0.5), first)
+    assert not torch.equal(kernel.attend_qkv(qkv, 0.5), first)
 
 
 @everywhere

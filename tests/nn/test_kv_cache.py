@@ -8,11 +8,10 @@ from nn.causal import everywhere, prompts, trunk_of
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.prepacked import prepack
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.attention import attend
-from bertsmith.nn.kv_cache import KVCache, LayerCache
-from bertsmith.nn.layout import Layout
-from bertsmith.nn.prepacked import prepack
+from bertsmith.nn.attention import Eager
+from bertsmith.nn.kv_cache import Cached, KVCache, LayerCache
 from bertsmith.nn.window import CAUSAL
 
 pytestmark = pytest.mark.slow("reads every sequence anew after every token")
@@ -136,12 +135,9 @@ def test_prepacked_layers_in_bfloat16_stay_near() -> None:
 def test_cached_attention_of_the_newest_token_is_that_of_the_whole_sequence() -> None:
     generator = torch.Generator().manual_seed(4)
     query, key, value = torch.randn(3, 2 * 5, 2, 8, generator=generator)  # two sequences of five tokens, two heads
-    bounds = torch.tensor([0, 5, 10], dtype=torch.int32)
-    whole = attend(query, key, value, Layout.of(bounds, 5, "eager", CAUSAL))
+    whole = Eager([5, 5], [5, 5], window=CAUSAL).attend(query, key, value)
     kept = LayerCache(*(part.view(2, 5, 2, 8).transpose(1, 2).clone() for part in (key, value)), torch.tensor([4]))
     kept.keys[:, :, 4] = kept.values[:, :, 4] = 0  # the call stores the newest token
     newest = slice(4, None, 5)
-    each = torch.arange(3, dtype=torch.int32)
-    layout = Layout(bounds=each, longest=1, kernel="cached", window=CAUSAL, cache=kept)
-    found = attend(query[newest], key[newest], value[newest], layout)
+    found = Cached(kept).attend(query[newest], key[newest], value[newest])
     torch.testing.assert_close(found, whole[newest], rtol=0, atol=1e-6)

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import attend
-from bertsmith.nn.layout import Kernel, Layout, Sequences
+from bertsmith.nn.attention import Eager, Sequences
+from bertsmith.nn.kernel_choice import self_attention
+from bertsmith.nn.padded import Padded
 from bertsmith.nn.window import FULL, Window
 
 RAGGED = [5, 17, 1, 20, 0, 16, 3, 0, 0]
@@ -22,12 +23,17 @@ def sequences(lengths: list[int]) -> Sequences:
     return Sequences(bounds, max(lengths), sum(lengths))
 
 
-def run(kernel: Kernel, parts: list[Tensor], lengths: list[list[int]], window: Window = FULL) -> list[Tensor]:
+def run(
+    kernel: type[Eager] | type[Padded], parts: list[Tensor], lengths: list[list[int]], window: Window = FULL
+) -> list[Tensor]:
     """The output, and the gradients of a fixed weighted sum of it; a fourth part is the bias."""
     rows = [sequences(each) for each in lengths]
     queries, keys = (rows[0], rows[0]) if len(rows) == 1 else rows
-    layout = Layout.between(queries, keys, kernel, window, parts[3] if len(parts) > 3 else None)
-    attended = attend(*parts[:3], layout)
+    query, key, value, *bias = parts
+    if kernel is Padded:
+        attended = Padded.of(queries, keys, window, *bias).attend(query, key, value)
+    else:
+        attended = Eager(queries.lengths, keys.lengths, *bias, window=window).attend(query, key, value)
     mixture = torch.randn(attended.shape, generator=torch.Generator().manual_seed(1))
     return [attended, *torch.autograd.grad((attended * mixture).sum(), parts)]
 
@@ -40,19 +46,19 @@ def assert_alike(first: list[Tensor], second: list[Tensor]) -> None:
 @windows
 def test_output_and_gradients_with_a_bias_are_those_of_the_formula(window: Window) -> None:
     parts = [drawn(sum(RAGGED), 3, 8, seed=seed) for seed in range(3)] + [drawn(3, 20, 20, seed=3)]
-    assert_alike(run("padded", parts, [RAGGED], window), run("eager", parts, [RAGGED], window))
+    assert_alike(run(Padded, parts, [RAGGED], window), run(Eager, parts, [RAGGED], window))
 
 
 def test_cross_attention_is_the_formula() -> None:
     parts = [drawn(sum(lengths), 3, 8, seed=seed) for seed, lengths in enumerate((RAGGED, OTHERS, OTHERS))]
-    assert_alike(run("padded", parts, [RAGGED, OTHERS]), run("eager", parts, [RAGGED, OTHERS]))
+    assert_alike(run(Padded, parts, [RAGGED, OTHERS]), run(Eager, parts, [RAGGED, OTHERS]))
 
 
 def test_without_a_bias_it_equals_the_grouped_kernel() -> None:
     parts = [drawn(sum(RAGGED), 3, 8, seed=seed) for seed in range(3)]
     rows = sequences(RAGGED)
-    grouped = attend(*parts, Layout.of(rows.bounds, rows.longest, "grouped"))
-    torch.testing.assert_close(run("padded", parts, [RAGGED])[0], grouped, rtol=0, atol=1e-5)
+    grouped = self_attention("grouped", rows).attend(*parts)
+    torch.testing.assert_close(run(Padded, parts, [RAGGED])[0], grouped, rtol=0, atol=1e-5)
 
 
 def test_dropout_scales_the_weights_it_keeps() -> None:
@@ -60,6 +66,6 @@ def test_dropout_scales_the_weights_it_keeps() -> None:
     query, key = (drawn(4000, 2, 8, seed=seed) for seed in range(2))
     rows = sequences([40] * 100)
     torch.manual_seed(0)
-    attended = attend(query, key, torch.ones_like(query), Layout.between(rows, rows, "padded"), 0.5)
+    attended = Padded.of(rows, rows).attend(query, key, torch.ones_like(query), 0.5)
     assert attended.mean().item() == pytest.approx(1, abs=0.01)
     assert attended.std().item() > 0.1

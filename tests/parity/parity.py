@@ -10,6 +10,7 @@ from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, BertConf
 from bertsmith.data.batch import Tokens
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
+from bertsmith.models.recorded import record
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead
@@ -105,12 +106,12 @@ def answers(model: Any, rows: list[list[int]], segments: list[list[int]]) -> dic
 def compare(ours: Whole, tokens: Tokens, theirs: dict[str, list[Tensor]]) -> dict[str, float]:
     """The largest difference of each kind of answer."""
     hidden = ours.trunk(tokens)
-    record = [weights for layer in ours.trunk.attention_maps(tokens) for weights in layer]
+    weights_of_all = [weights for layer in record(ours.trunk, tokens).attention for weights in layer]
     guesses = ours.mlm_head(hidden, ours.trunk.embedding.weight)
     return {
         "grouped": difference(ours.trunk.hidden_states(tokens, "grouped"), theirs["states"]),
         "eager": difference(ours.trunk.hidden_states(tokens, "eager"), theirs["states"]),
-        "attention": difference(record, theirs["attention"]),
+        "attention": difference(weights_of_all, theirs["attention"]),
         "masked": difference([guesses], [torch.cat(theirs["masked"])]),
         "next": difference([ours.sentence_pair(ours.pooler(first(hidden, tokens.bounds)))], theirs["next"]),
     }

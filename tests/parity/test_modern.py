@@ -12,6 +12,7 @@ from tasks.small import shape, stirred, tokenizer
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models.hf.modernbert import ModernBert
+from bertsmith.models.recorded import record
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 
@@ -56,7 +57,7 @@ def test_tasks_of_local_layers_both_ways(name: str, tmp_path: Path) -> None:
 
 def test_local_layers_look_no_further_than_they_reach() -> None:
     trunk = stirred(Transformer(modern(layers=3, window=2)))
-    weights = trunk.attention_maps(Tokens.from_rows([list(range(5, 25))]))
+    weights = record(trunk, Tokens.from_rows([list(range(5, 25))])).attention
     places = torch.arange(20)
     far = (places[:, None] - places).abs() > 2
     assert weights[0][0][:, far].min() > 0

@@ -21,7 +21,7 @@ from bertsmith.insight.model_card import pretrained_card
 from bertsmith.insight.report import RunSummary
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.nn.layout import kernels_unavailable
+from bertsmith.nn.kernels.availability import kernels_unavailable
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.runs import autoconfig, build, summary

@@ -23,10 +23,10 @@ from torch import Tensor
 from bertsmith.data.batch import Tokens, end_to_end
 from bertsmith.data.rows import batch_by_length
 from bertsmith.errors import RecipeError, TextError
+from bertsmith.models.prepacked import prepack
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn import pooling as pools
 from bertsmith.nn.pooling import Pooling
-from bertsmith.nn.prepacked import prepack
 from bertsmith.text.tokenizer import Tokenizer
 
 LayerJoin = Literal["sum", "concatenate"]

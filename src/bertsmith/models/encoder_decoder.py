@@ -8,11 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.recorded import record
 from bertsmith.models.transformer import Memory, Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import ScaledEmbedding, WideEmbedding
+from bertsmith.nn.kernel_choice import KernelName
 from bertsmith.nn.kv_cache import KVCache
-from bertsmith.nn.layout import Kernel
 from bertsmith.nn.positions import SinusoidalPositions
 
 
@@ -43,7 +44,7 @@ class EncoderDecoder(nn.Module):
         self,
         tokens: Tokens,
         target_tokens: Tokens,
-        kernel: Kernel | None = None,
+        kernel: KernelName | None = None,
         *,
         selected: Int[Tensor, "N"] | None = None,
     ) -> Float[Tensor, "_ D"]:
@@ -51,18 +52,15 @@ class EncoderDecoder(nn.Module):
         vectors: Tensor = self.decoder(target_tokens, kernel, selected=selected, memory=self.encode(tokens, kernel))
         return vectors
 
-    def encode(self, tokens: Tokens, kernel: Kernel | None = None) -> Memory:
+    def encode(self, tokens: Tokens, kernel: KernelName | None = None) -> Memory:
         """The encoder's output."""
         return Memory(self.encoder(tokens, kernel), tokens)
 
     @torch.no_grad()
     def alignment(self, tokens: Tokens, target_tokens: Tokens) -> list[Float[Tensor, "_ _"]]:
         """Cross-attention weights of the last layer, mean over heads: by text, target tokens x source tokens."""
-        hidden = self.decoder._embed(target_tokens)
-        layouts = self.decoder._layouts(target_tokens, hidden, "eager", self.encode(tokens))
-        self.decoder._run_layers(hidden, layouts)
-        assert layouts[-1].cross is not None
-        return [heads.mean(0) for heads in layouts[-1].cross.attention_weights[-1]]
+        weights = record(self.decoder, target_tokens, self.encode(tokens)).cross_attention[-1]
+        return [heads.mean(0) for heads in weights]
 
     def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> KVCache:
         """An empty KV cache of the decoder; `capacity` counts the tokens of all beams of a sequence."""

@@ -6,24 +6,47 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.layers import AttentionInputs, EncodedMemory, Layer
 from bertsmith.models.transformer import Memory, Transformer
+from bertsmith.nn.attention import Eager
+
+Weights = list[Float[Tensor, "H _ _"]]  # of each sequence: from each token (row) to each (column)
 
 
 class Recorded(NamedTuple):
     """What every layer computed in one pass."""
 
     hidden: list[Float[Tensor, "T D"]]  # after the embeddings and after every layer; the last with the final norm
-    attention: list[list[Float[Tensor, "H _ _"]]]  # by layer and sequence: from each token (row) to each (column)
-    cross_attention: list[list[Float[Tensor, "H _ _"]]]  # the same to the encoder's output; empty without one
+    attention: list[Weights]  # by layer
+    cross_attention: list[Weights]  # the same to the encoder's output; empty without one
 
 
 def record(trunk: Transformer, tokens: Tokens, memory: Memory | None = None) -> Recorded:
     """One pass by the plain formula of attention; of a decoder with the encoder's output as `memory`."""
-    states = [trunk._embed(tokens)]
-    layouts = trunk._layouts(tokens, states[0], "eager", memory)
-    for layer, layout in zip(trunk._layer_sequence(), layouts, strict=True):
-        states.append(layer(states[-1], layout))
-    cross = layouts[0].cross
-    hidden = [*states[:-1], trunk.final_norm(states[-1])]
-    # Every layer appends to one list, which the layouts of all layers share.
-    return Recorded(hidden, layouts[0].attention_weights, [] if cross is None else cross.attention_weights)
+    states = [trunk.embed(tokens)]
+    attention, cross_attention = list[Weights](), list[Weights]()
+    all_inputs = trunk.attention_inputs(tokens, states[0], "eager", memory)
+    for layer, inputs in zip(trunk.layer_sequence(), all_inputs, strict=True):
+        attention.append(self_weights(layer, states[-1], inputs))
+        if inputs.memory is not None:
+            cross_attention.append(cross_weights(layer, states[-1], inputs))
+        states.append(layer(states[-1], inputs))
+    return Recorded([*states[:-1], trunk.final_norm(states[-1])], attention, cross_attention)
+
+
+def self_weights(layer: Layer, hidden: Float[Tensor, "T D"], inputs: AttentionInputs) -> Weights:
+    """The weights of self-attention, by what the layer reads."""
+    assert isinstance(inputs.kernel, Eager)
+    attention, hidden = layer.attention, layer.attention_norm(hidden) if layer.pre_norm else hidden
+    query, key, _ = attention.project(hidden, inputs.rotation).unbind(1)
+    return inputs.kernel.weights(query * attention.query_scale, key)
+
+
+def cross_weights(layer: Layer, hidden: Float[Tensor, "T D"], inputs: AttentionInputs) -> Weights:
+    """The weights of cross-attention, which reads what self-attention has computed."""
+    memory, attention = inputs.memory, layer.cross_attention
+    assert isinstance(memory, EncodedMemory)
+    assert isinstance(memory.kernel, Eager)
+    hidden = layer.add(hidden, layer.attention, layer.attention_norm, inputs)
+    query = attention.project(layer.cross_attention_norm(hidden) if layer.pre_norm else hidden)
+    return memory.kernel.weights(query, attention.key_value(memory.vectors)[0])

@@ -1,15 +1,16 @@
 """The transformer: every member made of attention is this network with another configuration. Vaswani et al. 2017.
 
     embeddings   tokens + positions + segments, normalised; a factorised embedding is projected up (ALBERT)
-    N layers     self-attention, cross-attention where there is an encoder to attend to, feed-forward network
+    N layers     self-attention, cross-attention where there is an encoder to attend to, feed-forward network: layers.py
 
 An encoder attends to the whole sequence (BERT), a decoder to earlier tokens (GPT). The configuration also has weight
 tying (the output layer is the embedding table) and parameter sharing across layers (ALBERT). A batch is one flat
-sequence of tokens: its `Layout` says where each sequence begins, and which kernel computes attention.
+sequence of tokens with bounds: one kernel, chosen for the batch, computes attention within each sequence in all layers.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -17,20 +18,19 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
+from bertsmith.models.layers import AttentionInputs, EncodedMemory, Layer, make_norm
 from bertsmith.models.transformer_config import TransformerConfig
+from bertsmith.nn.attention import Kernel, Sequences
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.heads import Pooler, Transform
-from bertsmith.nn.kv_cache import KVCache, LayerCache
-from bertsmith.nn.layers import Layer, make_norm
-from bertsmith.nn.layout import Kernel, Layout, Sequences, best_kernel
+from bertsmith.nn.kernel_choice import KernelName, best_kernel, compute_dtype, cross_attention, self_attention
+from bertsmith.nn.kv_cache import Cached, Filling, KVCache, LayerCache
 from bertsmith.nn.padded import PaddedRows
 from bertsmith.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from bertsmith.nn.relative import RelativePositionBias
 from bertsmith.nn.window import CAUSAL, FULL, Window
 
-# The kernel for cross-attention, by the one used for self-attention. Our Triton kernels do self-attention only, so
-# cross-attention takes flash varlen, or is padded.
-CROSS_KERNELS: dict[Kernel, Kernel] = {"short": "varlen", "long": "varlen", "varlen": "varlen", "eager": "eager"}
+T = TypeVar("T")
 
 
 class Memory(NamedTuple):
@@ -58,7 +58,7 @@ class Transformer(nn.Module):
         self.config = config
         self.window = CAUSAL if config.causal else FULL
         self.local_window = Window(config.window, 0 if config.causal else config.window)
-        self.kernel: Kernel | None = None  # for every batch; None: the fastest for the batch and the device
+        self.kernel: KernelName | None = None  # for every batch; None: the fastest for the batch and the device
         self.embedding = nn.Embedding(config.vocabulary, config.table)
         self.positions = self.rotary = self.local_rotary = self.relative = None
         match config.positions:
@@ -74,39 +74,19 @@ class Transformer(nn.Module):
             buckets, distance = config.buckets, config.max_distance
             self.relative = RelativePositionBias(config.heads, buckets, distance, causal=config.causal)
         self.segments = nn.Embedding(config.segments, config.table) if config.segments else None
-        norm = (config.norm_eps, config.biases, config.norm == "rms")
-        self.embedding_norm = make_norm(config.table, *norm) if config.embedding_norm else nn.Identity()
+        self.embedding_norm = make_norm(config.table, config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.embedding_projection = (
             nn.Linear(config.table, config.width, config.biases) if config.embedding_width else nn.Identity()
         )
-        self.layers = nn.ModuleList(
-            Layer(
-                width=config.width,
-                heads=config.heads,
-                feed_forward=config.feed_forward,
-                activation=config.activation,
-                norm_eps=config.norm_eps,
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-                norm_position=config.norm_position,
-                gated=config.gated,
-                biases=config.biases,
-                first=number == 0 and config.embedding_norm,
-                inner=config.inner,
-                scale_scores=config.scale_scores,
-                rms=config.norm == "rms",
-                cross_attention=config.cross_attention,
-            )
-            for number in range(config.distinct)
-        )
+        self.layers = nn.ModuleList(Layer(config, first=number == 0) for number in range(config.distinct))
         # Pre-norm leaves the last residual sum without a norm.
-        self.final_norm = nn.Identity() if config.norm_position == "post" else make_norm(config.width, *norm)
+        self.final_norm = nn.Identity() if config.norm_position == "post" else make_norm(config.width, config)
 
     def forward(
         self,
         tokens: Tokens,
-        kernel: Kernel | None = None,
+        kernel: KernelName | None = None,
         *,
         selected: Int[Tensor, "N"] | None = None,
         memory: Memory | None = None,
@@ -118,22 +98,15 @@ class Transformer(nn.Module):
         and much more in a small network or in classification. `memory` is the encoder's output for cross-attention;
         `causal` makes the attention of an encoder causal.
         """
-        hidden = self._embed(tokens)
-        return self._run_layers(hidden, self._layouts(tokens, hidden, kernel, memory, causal), selected)
+        hidden = self.embed(tokens)
+        return self._run_layers(hidden, self.attention_inputs(tokens, hidden, kernel, memory, causal=causal), selected)
 
-    def hidden_states(self, tokens: Tokens, kernel: Kernel | None = None) -> list[Float[Tensor, "T D"]]:
+    def hidden_states(self, tokens: Tokens, kernel: KernelName | None = None) -> list[Float[Tensor, "T D"]]:
         """The hidden vectors after the embeddings and after every layer."""
-        states = [self._embed(tokens)]
-        for layer, layout in zip(self._layer_sequence(), self._layouts(tokens, states[0], kernel), strict=True):
-            states.append(layer(states[-1], layout))
+        states = [self.embed(tokens)]
+        for layer, inputs in zip(self.layer_sequence(), self.attention_inputs(tokens, states[0], kernel), strict=True):
+            states.append(layer(states[-1], inputs))
         return [*states[:-1], self.final_norm(states[-1])]
-
-    def attention_maps(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
-        """Attention weights by layer and sequence: from each token (row) to each (column)."""
-        layouts = self._layouts(tokens, hidden := self._embed(tokens), "eager")
-        for layer, layout in zip(self._layer_sequence(), layouts, strict=True):
-            hidden = layer(hidden, layout)
-        return layouts[0].attention_weights  # one list, to which every layer appends
 
     def share_embeddings(self, other: "Transformer") -> None:
         """Use the embedding tables of another network, which then get the gradients of both (ELECTRA)."""
@@ -153,7 +126,8 @@ class Transformer(nn.Module):
 
     # ------------------------------------------------------------------------- embeddings and layers
 
-    def _embed(self, tokens: Tokens) -> Tensor:
+    def embed(self, tokens: Tokens) -> Float[Tensor, "T D"]:
+        """What the first layer reads."""
         if tokens.max_length > self.config.max_length:
             fact = f"sequences of {tokens.max_length} tokens do not fit into {self.config.max_length} positions"
             raise TextError("tokens", fact, "Cut the text shorter, or train a model with more positions")
@@ -180,18 +154,17 @@ class Transformer(nn.Module):
         earlier = total[starts] - padding[starts].to(total.dtype)  # padding tokens of earlier sequences
         return torch.where(padding, -1, tokens.positions - (total - earlier))
 
-    def _layer_sequence(self) -> list[Any]:
+    def layer_sequence(self) -> list[Any]:
         """The layers in the order of computation; a shared layer is applied again and again."""
         return list(self.layers) * (self.config.layers // self.config.distinct)
 
     def _run_layers(
-        self, hidden: Float[Tensor, "T D"], layouts: list[Layout], selected: Int[Tensor, "N"] | None = None
+        self, hidden: Float[Tensor, "T D"], inputs: list[AttentionInputs], selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        *before, last = zip(self._layer_sequence(), layouts, strict=True)
-        for layer, layout in before:
-            hidden = layer(hidden, layout)
-        layer, layout = last
-        vectors: Tensor = self.final_norm(layer(hidden, layout, selected))
+        *before, (last, last_inputs) = zip(self.layer_sequence(), inputs, strict=True)
+        for layer, each in before:
+            hidden = layer(hidden, each)
+        vectors: Tensor = self.final_norm(last(hidden, last_inputs, selected))
         return vectors
 
     # ------------------------------------------------------------------------- generation with a KV cache
@@ -207,11 +180,15 @@ class Transformer(nn.Module):
         cache.prefill(tokens.bounds, tokens.positions, tokens.max_length)
         if memory is not None:
             cache.cross_layers = self._cross_layer_caches(memory)
-        hidden = self._embed(tokens)
+        hidden = self.embed(tokens)
         # A prompt of one token attends to the cached keys and values of the memory, as a step does.
         uncached = memory if tokens.max_length > 1 else None
-        layouts = self._with_cache(self._layouts(tokens, hidden, None, uncached), cache)
-        return self._run_layers(hidden, layouts, tokens.bounds[1:] - 1)
+        inputs = self.attention_inputs(tokens, hidden, None, uncached)
+        parts = [cache.layer_cache(number, each.kernel.window) for number, each in enumerate(inputs)]
+        memories = cache.cross_layers if uncached is None and memory else [each.memory for each in inputs]
+        rows = zip(inputs, parts, memories, strict=True)
+        filling = [each._replace(kernel=Filling(each.kernel, part), memory=kept) for each, part, kept in rows]
+        return self._run_layers(hidden, filling, tokens.bounds[1:] - 1)
 
     def step(self, ids: Int[Tensor, "B W"], cache: KVCache) -> Float[Tensor, "B W D"]:
         """Read one more token of every beam, or several of a single beam: the vectors that predict the next ones."""
@@ -219,66 +196,66 @@ class Transformer(nn.Module):
         positions = cache.reserve(ids.shape[1] // cache.beams).clamp(max=self.config.max_length - 1).flatten()
         bounds = torch.arange(ids.numel() + 1, dtype=torch.int32, device=ids.device)
         tokens = Tokens(ids=ids.flatten(), bounds=bounds, positions=positions, max_length=1, equal_lengths=True)
-        hidden = self._embed(tokens)
-        layouts = self._with_cache(self._layouts(tokens, hidden, "cached"), cache)
-        vectors = self._run_layers(hidden, layouts)
+        windows = enumerate(self._by_layer(self.window, self.local_window))
+        kernels = [Cached(cache.layer_cache(number, window, self.relative)) for number, window in windows]
+        inputs = self._with_rotations(tokens, kernels, cache.cross_layers or [None] * len(kernels))
+        vectors = self._run_layers(self.embed(tokens), inputs)
         cache.commit()
         return vectors.view(*ids.shape, -1)
-
-    def _with_cache(self, layouts: list[Layout], cache: KVCache) -> list[Layout]:
-        """The layouts, each with its layer's part of the cache, and with the cached memory where there is one."""
-        parts = [cache.layer_cache(number, layout.window, self.relative) for number, layout in enumerate(layouts)]
-        if not cache.cross_layers or layouts[0].cross is not None:
-            return [replace(layout, cache=part) for layout, part in zip(layouts, parts, strict=True)]
-        cross = Layout(bounds=layouts[0].bounds, longest=1, kernel="cached", window=FULL)
-        rows = zip(layouts, parts, cache.cross_layers, strict=True)
-        return [replace(layout, cache=part, cross=replace(cross, cache=memory)) for layout, part, memory in rows]
 
     def _cross_layer_caches(self, memory: Memory) -> list[LayerCache]:
         """Every layer's keys and values of the encoder's output, computed once for all steps."""
         rows = PaddedRows.of(*_sequences(memory.tokens))
         real = rows.mask[:, None, None]
         caches = []
-        for layer in self._layer_sequence():
+        for layer in self.layer_sequence():
             keys, values = (rows.pad(part) for part in layer.cross_attention.key_value(memory.vectors))
             mask = torch.zeros(real.shape, dtype=keys.dtype, device=real.device).masked_fill(~real, -torch.inf)
             caches.append(LayerCache(keys, values, rows.slots, mask=mask))
         return caches
 
-    # ------------------------------------------------------------------------- layouts of a batch
+    # ------------------------------------------------------------------------- what attention reads of a batch
 
-    def _layouts(
-        self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, memory: Memory | None = None, causal: bool = False
-    ) -> list[Layout]:
-        """For every layer the bounds, kernel, window and rotations of the batch."""
-        layout = self._layout(tokens, hidden, kernel, CAUSAL if causal else self.window)
+    def attention_inputs(
+        self,
+        tokens: Tokens,
+        hidden: Float[Tensor, "T D"],
+        kernel: KernelName | None = None,
+        memory: Memory | None = None,
+        *,
+        causal: bool = False,
+    ) -> list[AttentionInputs]:
+        """For every layer the kernel with its window, the rotation of positions, and the encoder's output."""
+        name, own = self._kernel_name(tokens, hidden, kernel), _sequences(tokens)
+        window, local = (replace(each, right=0) if causal else each for each in (self.window, self.local_window))
+        bias = None if self.relative is None else self.relative.compute_bias(tokens.max_length, tokens.max_length)
+        attention = self_attention(name, own, window, bias)
+        local_attention = replace(attention, window=local) if self.config.window else attention
+        encoded = None
         if memory is not None:
-            cross_kernel = CROSS_KERNELS.get(layout.kernel, "padded")
-            cross = Layout.between(_sequences(tokens), _sequences(memory.tokens), cross_kernel)
-            layout = replace(layout, cross=replace(cross, memory=memory.vectors))
-        if self.rotary is not None:
-            layout = replace(layout, rotary=self.rotary(tokens.positions))
-        if not self.config.window:
-            return [layout] * self.config.layers
-        local = replace(layout, window=replace(self.local_window, right=0) if causal else self.local_window)
-        if self.local_rotary is not None:
-            local = replace(local, rotary=self.local_rotary(tokens.positions))
-        return [local if self.config.is_local(number) else layout for number in range(self.config.layers)]
+            encoded = EncodedMemory(memory.vectors, cross_attention(name, own, _sequences(memory.tokens)))
+        kernels = self._by_layer(attention, local_attention)
+        return self._with_rotations(tokens, kernels, [encoded] * self.config.layers)
 
-    def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, window: Window) -> Layout:
-        kernel = kernel or self.kernel
-        if kernel is None:
-            device = hidden.device
-            # Under autocast the projections come out in its precision, whatever that of the weights is.
-            cast = torch.is_autocast_enabled(device.type)
-            dtype = torch.get_autocast_dtype(device.type) if cast else hidden.dtype
-            kernel = best_kernel(tokens.equal_lengths, tokens.max_length, device, dtype, self.config.head_size)
-        if self.relative is not None and kernel != "cached":
-            own, bias = _sequences(tokens), self.relative.compute_bias(tokens.max_length, tokens.max_length)
-            if kernel == "short":
-                return replace(Layout.of(tokens.bounds, tokens.max_length, kernel, window), bias=bias)
-            return Layout.between(own, own, "eager" if kernel == "eager" else "padded", window, bias)
-        return Layout.of(tokens.bounds, tokens.max_length, kernel, window)
+    def _with_rotations(
+        self, tokens: Tokens, kernels: Sequence[Kernel], memories: Sequence[EncodedMemory | LayerCache | None]
+    ) -> list[AttentionInputs]:
+        rotation = None if self.rotary is None else self.rotary(tokens.positions)
+        local_rotation = rotation if self.local_rotary is None else self.local_rotary(tokens.positions)
+        rotations = self._by_layer(rotation, local_rotation)
+        return [AttentionInputs(*each) for each in zip(kernels, rotations, memories, strict=True)]
+
+    def _by_layer(self, whole: T, local: T) -> list[T]:
+        """For every layer the first where it sees the whole sequence, and the second where it sees a window."""
+        return [local if self.config.is_local(number) else whole for number in range(self.config.layers)]
+
+    def _kernel_name(self, tokens: Tokens, hidden: Tensor, name: KernelName | None) -> KernelName:
+        name = name or self.kernel
+        if name is None:
+            shape = tokens.equal_lengths, tokens.max_length
+            name = best_kernel(*shape, hidden.device, compute_dtype(hidden), self.config.head_size)
+        biased = name in ("short", "eager", "padded")
+        return name if self.relative is None or biased else "padded"
 
 
 def _sequences(tokens: Tokens) -> Sequences:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bertsmith.nn.activations import ACTIVATIONS, Activation, gelu
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.kernels import linear_cross_entropy_cpu
-from bertsmith.nn.layout import kernels_unavailable
+from bertsmith.nn.kernels.availability import kernels_unavailable
 
 PoolerActivation = Literal["tanh", "gelu", "relu"]
 

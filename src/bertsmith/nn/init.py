@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.layers import Layer
-
 WIDE_STD = 1.0  # standard deviation of WideEmbedding
 
 
@@ -32,11 +30,11 @@ class ScaledEmbedding(nn.Embedding):
 
 
 class CustomInit(nn.Module, ABC):
-    """A module with its own initialisation, which `initialise` calls."""
+    """A module with an initialisation of its own, which `initialise` calls last."""
 
     @abstractmethod
     def init_weights(self, generator: torch.Generator) -> None:
-        """Initialise every parameter, with random numbers from the generator only."""
+        """Initialise its parameters, with random numbers from the generator only."""
 
 
 @torch.no_grad()
@@ -60,10 +58,5 @@ def initialise(module: nn.Module, seed: int | torch.Generator, std: float = 0.02
             else:
                 parameter.zero_()
     for part in module.modules():
-        if isinstance(part, Layer) and part.pre_norm:
-            part.attention.output.weight.zero_()
-            if part.has_cross_attention:
-                part.cross_attention.output.weight.zero_()
-            part.feed_forward.down.weight.zero_()
         if isinstance(part, CustomInit):
             part.init_weights(generator)

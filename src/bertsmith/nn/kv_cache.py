@@ -11,9 +11,11 @@ rolled back.
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from bertsmith.nn.attention import Kernel
 from bertsmith.nn.cache import Cache
 from bertsmith.nn.relative import RelativePositionBias
 from bertsmith.nn.window import Window
@@ -38,11 +40,41 @@ class LayerCache:
         return replace(self, keys=keys, values=values, mask=mask)
 
     def update(self, key: Float[Tensor, "T H K"], value: Float[Tensor, "T H K"]) -> None:
+        """Store the keys and values of the new tokens."""
         for stored, new in ((self.keys, key), (self.values, value)):
             if self.sequence_ids is not None:
                 stored.transpose(1, 2).index_put_((self.sequence_ids, self.slots), new)
             else:
                 stored.index_copy_(2, self.slots, torch.unflatten(new, 0, (len(stored), -1)).transpose(1, 2))
+
+    def attend(self, query: Float[Tensor, "T H K"]) -> Float[Tensor, "T H K"]:
+        """Attention to what is stored, to which nothing is added."""
+        query = torch.unflatten(query, 0, (len(self.keys), -1)).transpose(1, 2)  # B H W K
+        attended = F.scaled_dot_product_attention(query, self.keys, self.values, self.mask)
+        return attended.transpose(1, 2).flatten(0, 1)
+
+
+@dataclass(eq=False)
+class Filling(Kernel):
+    """Attention of prompts by another kernel; their keys and values are stored for the steps that follow."""
+
+    kernel: Kernel
+    cache: LayerCache
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+        self.cache.update(key, value)
+        return self.kernel.attend(query, key, value, dropout)
+
+
+@dataclass(eq=False)
+class Cached(Kernel):
+    """Attention of new tokens to themselves and to all that are stored."""
+
+    cache: LayerCache
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+        self.cache.update(key, value)
+        return self.cache.attend(query)
 
 
 class KVCache(Cache):

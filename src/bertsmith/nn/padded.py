@@ -4,7 +4,7 @@ It wastes work on padding, but does what most other kernels do not: relative pos
 device.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from bertsmith.nn.attention import Kernel, Sequences, attention_weights
 from bertsmith.nn.dropout import dropout as apply_dropout
-from bertsmith.nn.window import Window
+from bertsmith.nn.window import FULL, Window
 
 
 @dataclass(frozen=True)
@@ -75,31 +76,49 @@ class _Unpad(torch.autograd.Function):
         return padded.view(ctx.shape), None
 
 
-def build_mask(queries: PaddedRows, keys: PaddedRows, window: Window) -> Bool[Tensor, "B 1 _ M"]:
-    """The attention mask of each row: True means that a query may attend to a key."""
-    real = keys.mask[:, None, None]
-    if window.full:
-        return real
-    size, length = queries.mask.shape[1], keys.mask.shape[1]
-    visible = window.mask(size, length, real.device)
-    return real & (visible | ~queries.mask[:, None, :, None])  # padding attends to all keys, as none would be nan
+@dataclass(eq=False)
+class Padded(Kernel):
+    """All sequences in one rectangle, for torch's own attention with a mask: any device.
+
+    It wins nothing: it is what is left where no other kernel can do it.
+    """
+
+    queries: PaddedRows
+    keys: PaddedRows
+    bias: Float[Tensor, "H Q S"] | None = None  # relative position bias
+    mask: Bool[Tensor, "B 1 _ M"] | Float[Tensor, "B H L M"] = field(init=False)  # or what is added to the scores
+
+    @classmethod
+    def of(
+        cls, queries: Sequences, keys: Sequences, window: Window = FULL, bias: Float[Tensor, "H Q S"] | None = None
+    ) -> "Padded":
+        queries, keys = _without_empty(queries, keys)
+        rows = PaddedRows.of(*queries)
+        return cls(rows, rows if keys is queries else PaddedRows.of(*keys), bias, window=window)
+
+    def __post_init__(self) -> None:
+        real = self.keys.mask[:, None, None]
+        if not self.window.full:
+            size, length = self.queries.mask.shape[1], self.keys.mask.shape[1]
+            visible = self.window.mask(size, length, real.device)
+            # Padding attends to all keys, as none would be nan.
+            real = real & (visible | ~self.queries.mask[:, None, :, None])
+        self.mask = real if self.bias is None else torch.where(real, self.bias, -torch.inf)  # once for all layers
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+        mask = self.mask if self.bias is None else self.mask.to(query.dtype)
+        query, key, value = self.queries.pad(query), self.keys.pad(key), self.keys.pad(value)
+        if dropout and query.device.type == "cpu":  # whose fused kernel has no dropout
+            attended = apply_dropout(attention_weights(query, key, mask), dropout) @ value
+        else:
+            attended = F.scaled_dot_product_attention(query, key, value, mask, dropout)
+        return self.queries.unpad(attended)
 
 
-def attend_padded(
-    query: Float[Tensor, "T H K"],
-    key: Float[Tensor, "S H K"],
-    value: Float[Tensor, "S H K"],
-    queries: PaddedRows,
-    keys: PaddedRows,
-    mask: Bool[Tensor, "B 1 _ M"] | Float[Tensor, "B H L M"],
-    dropout: float,
-) -> Float[Tensor, "T H K"]:
-    """Attention within each row; `mask` is boolean, or is added to the scores."""
-    query, key, value = queries.pad(query), keys.pad(key), keys.pad(value)
-    if dropout and query.device.type == "cpu":  # whose fused kernel has no dropout
-        scores = (query * query.shape[-1] ** -0.5) @ key.mT
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-        attended = apply_dropout(scores.softmax(-1), dropout) @ value
-    else:
-        attended = F.scaled_dot_product_attention(query, key, value, mask, dropout)
-    return queries.unpad(attended)
+def _without_empty(queries: Sequences, keys: Sequences) -> tuple[Sequences, Sequences]:
+    """The same without empty sequences at the end, unless counting them would wait for a GPU or break a graph."""
+    if queries.bounds.device.type != "cpu" or torch.compiler.is_compiling():
+        return queries, keys
+    most = max(int((part.bounds < part.tokens).sum()) for part in (queries, keys))
+    first = queries._replace(bounds=queries.bounds[: most + 1])
+    return first, first if keys is queries else keys._replace(bounds=keys.bounds[: most + 1])

@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+Rotation = tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]  # cosines and sines of RoPE's angles
+
 
 class LearnedPositions(nn.Module):
     """Learned positions: a table with a vector for each position. Devlin et al. 2018, figure 2.
@@ -49,7 +51,7 @@ class RotaryPositions(nn.Module):
         super().__init__()
         self.head_width, self.base = head_width, base
 
-    def forward(self, positions: Int[Tensor, "T"]) -> tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]:
+    def forward(self, positions: Int[Tensor, "T"]) -> Rotation:
         """Cosines and sines of each position's angles for query, key and value; all heads share them."""
         cosine, sine = _rotary_angles(positions, self.head_width, self.base)
         one, zero = torch.ones_like(cosine), torch.zeros_like(sine)  # values are not rotated
@@ -71,11 +73,9 @@ def _(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
     return empty, torch.empty_like(empty)
 
 
-def apply_rotary(
-    qkv: Float[Tensor, "T 3 H K"], rotary: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]
-) -> Float[Tensor, "T 3 H K"]:
+def apply_rotary(qkv: Float[Tensor, "T 3 H K"], rotation: Rotation) -> Float[Tensor, "T 3 H K"]:
     """Query, key and value in one tensor, with query and key rotated by the angles of their positions."""
-    cosine, sine = rotary
+    cosine, sine = rotation
     left, right = torch.unflatten(qkv.float(), 3, (2, -1)).unbind(3)
     return torch.stack((left * cosine - right * sine, right * cosine + left * sine), 3).flatten(3).to(qkv.dtype)
 

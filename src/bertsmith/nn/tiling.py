@@ -6,10 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from bertsmith.nn.window import Window
+from bertsmith.nn.attention import Kernel
+from bertsmith.nn.window import FULL, Window
 
 KEY_MULTIPLE = 32  # keys of a tile: what exceeds a multiple of a CPU's vectors is computed one number at a time
 
@@ -24,17 +26,39 @@ class Run:
     length: int
     key_length: int  # keys that a tile reads from its own start on; those of the next sequence are masked
 
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, window: Window, dropout: float) -> Tensor:
+        """Attention within each sequence of the run, of tokens that are sorted by length."""
+        # A weight of 0 times any finite number is 0: only inf and nan of a sequence could reach the one before it.
+        size = self.sequences_per_tile * self.length
+        causal = window.causal and self.sequences_per_tile == 1  # keys after a sequence are masked as its future
+        # Large masks are not cached.
+        make = tile_mask if window.full or self.sequences_per_tile > 1 else tile_mask.__wrapped__
+        mask = None if causal else make(self.sequences_per_tile, self.length, self.key_length, query.dtype, window)
+        queries = strided_tiles(query, self, size)
+        keys, values = (strided_tiles(part, self, self.key_length) for part in (key, value))
+        attended = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal=causal)
+        return attended.transpose(1, 2).flatten(0, 1)
 
-@dataclass(frozen=True)
-class Tiling:
-    """All sequences in runs, with the index of each token there and back if they were not sorted by length."""
+
+@dataclass(eq=False)
+class Tiled(Kernel):
+    """Torch's own attention on sequences where they lie: on a CPU, without gradients."""
 
     runs: tuple[Run, ...]
-    tokens: Int[Tensor, "T"] | None = None  # the token at each position of the runs
+    tokens: Int[Tensor, "T"] | None = None  # the token at each position of the runs, unless they lie there already
     slots: Int[Tensor, "T"] | None = None  # the position in the runs of each token
 
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+        if not self.runs:
+            return query  # every sequence is empty
+        if self.tokens is not None:
+            query, key, value = (part.index_select(0, self.tokens) for part in (query, key, value))
+        attended = [run.attend(query, key, value, self.window, dropout) for run in self.runs]
+        joined = attended[0] if len(attended) == 1 else torch.cat(attended)
+        return joined if self.slots is None else joined.index_select(0, self.slots)
 
-def tile_by_length(bounds: Tensor) -> Tiling:
+
+def tile_by_length(bounds: Tensor, window: Window = FULL) -> Tiled:
     """Sequences by length, the longest first, as callers that sort do; empty sequences are left out."""
     ends = bounds.numpy().astype(np.int64)
     starts, lengths = ends[:-1], np.diff(ends)
@@ -57,11 +81,11 @@ def tile_by_length(bounds: Tensor) -> Tiling:
         if rest := rows - tiles * per_tile:
             runs.append(Run(start + tiles * size, rest, 1, length, length))
     if (starts[order] == sorted_starts).all():
-        return Tiling(tuple(runs))
+        return Tiled(tuple(runs), window=window)
     tokens = np.repeat(starts[order] - sorted_starts, sizes) + np.arange(total)
     slots = np.empty(total, np.int64)
     slots[tokens] = np.arange(total)
-    return Tiling(tuple(runs), torch.from_numpy(tokens), torch.from_numpy(slots))
+    return Tiled(tuple(runs), torch.from_numpy(tokens), torch.from_numpy(slots), window=window)
 
 
 def strided_tiles(part: Tensor, run: Run, length: int) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from bertsmith.nn.layout import kernels_unavailable
+from bertsmith.nn.kernels.availability import kernels_unavailable
 from bertsmith.train.polar_express import Quintic
 
 # One iteration maps every singular value s to 3.4445 s - 4.7750 s^3 + 2.0315 s^5. Jordan et al. chose the steepest

@@ -7,7 +7,7 @@ import torch
 
 from bertsmith.models.word2vec import Word2Vec
 from bertsmith.nn.cuda_graph import capture
-from bertsmith.nn.layout import kernels_unavailable
+from bertsmith.nn.kernels.availability import kernels_unavailable
 from bertsmith.objectives.word2vec import MAX_UPDATE_NORM, loss, sgd_step
 from bertsmith.objectives.word2vec_blocks import TILE, Blocks, NegativeSamplingConfig
 

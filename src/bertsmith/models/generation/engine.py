@@ -14,13 +14,13 @@ from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.generation.prompt_lookup import speculative_decode
 from bertsmith.models.generation.search import GenerationConfig, Step, Strategy, beam_search, sample
 from bertsmith.models.networks import EncoderDecoderNetwork, Network
+from bertsmith.models.prepacked import PrepackedLinear, can_prepack, prepack
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cache import Cache
 from bertsmith.nn.cuda_graph import capture
 from bertsmith.nn.heads import ALIGNMENT
 from bertsmith.nn.kv_cache import KVCache
-from bertsmith.nn.prepacked import PrepackedLinear, can_prepack, prepack
 
 CACHE_BYTES = {"cpu": 2 << 30, "cuda": 16 << 30}  # of the KV cache of one batch
 

@@ -18,10 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.models.layers import AttentionInputs, CrossAttention, EncodedMemory, Layer, take
 from bertsmith.nn.activations import ACTIVATIONS, X86, Activation
-from bertsmith.nn.attention import attend, attend_cached
-from bertsmith.nn.layers import CrossAttention, Layer, take
-from bertsmith.nn.layout import Layout
+from bertsmith.nn.kv_cache import LayerCache
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.positions import apply_rotary
 
@@ -79,12 +78,11 @@ class PrepackedCrossAttention:
         self.dtype, self.heads, self.query_scale = dtype, cross.heads, cross.query_scale
         self.query, self.kv = (PrepackedLinear(part, dtype, reorder=reorder) for part in (cross.query, cross.kv))
 
-    def __call__(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T _"]:
+    def __call__(self, hidden: Float[Tensor, "T D"], memory: EncodedMemory | LayerCache) -> Float[Tensor, "T _"]:
         query = torch.unflatten(self.query(hidden), 1, (self.heads, -1)) * self.query_scale  # T H K
-        if layout.kernel == "cached":  # keys and values of the memory never change
-            return attend_cached(query, layout).flatten(1)
-        assert layout.memory is not None
-        return attend(query, *self.key_value(layout.memory), layout).flatten(1)
+        if isinstance(memory, LayerCache):  # keys and values of the memory never change
+            return memory.attend(query).flatten(1)
+        return memory.kernel.attend(query, *self.key_value(memory.vectors)).flatten(1)
 
     def key_value(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
         """The keys and values of the memory."""
@@ -98,7 +96,7 @@ class PrepackedLayer:
     With pre-norm the residual stream grows from layer to layer, and stays in float32.
     """
 
-    def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype, reorder: bool) -> None:
+    def __init__(self, layer: Layer, dtype: torch.dtype, reorder: bool) -> None:
         self.dtype, self.pre_norm = dtype, layer.pre_norm
         self.heads, self.query_scale = layer.attention.heads, layer.attention.query_scale
         product = partial(PrepackedLinear, dtype=dtype, reorder=reorder)
@@ -112,23 +110,24 @@ class PrepackedLayer:
                 product(layer.cross_attention.output),
                 _float32_norm(layer.cross_attention_norm),
             )
+        activation = layer.feed_forward.activation
         self.gate = ACTIVATIONS[activation] if layer.feed_forward.gated else None
         self.up = product(layer.feed_forward.up, activation=None if self.gate else activation)
         self.down = product(layer.feed_forward.down)
         self.feed_forward_norm = _float32_norm(layer.feed_forward_norm)
 
     def __call__(
-        self, hidden: Float[Tensor, "T D"], layout: Layout, selected: Int[Tensor, "N"] | None = None
+        self, hidden: Float[Tensor, "T D"], inputs: AttentionInputs, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         hidden = hidden.to(torch.float32 if self.pre_norm else self.dtype)
         cross, later = self.cross_attention, None
         if cross is not None:
             selected, later = None, selected  # selected after cross-attention instead
-        attended = take(self._self_attention(self._sublayer_input(hidden, self.attention_norm), layout), selected)
+        attended = take(self._self_attention(self._sublayer_input(hidden, self.attention_norm), inputs), selected)
         hidden = self._residual(attended, self.output, take(hidden, selected), self.attention_norm)
         if cross is not None:
-            assert layout.cross is not None
-            attended = take(cross(self._sublayer_input(hidden, self.cross_attention_norm), layout.cross), later)
+            assert inputs.memory is not None
+            attended = take(cross(self._sublayer_input(hidden, self.cross_attention_norm), inputs.memory), later)
             hidden = self._residual(attended, self.cross_output, take(hidden, later), self.cross_attention_norm)
         activated = self._activated(self._sublayer_input(hidden, self.feed_forward_norm))
         return self._residual(activated, self.down, hidden, self.feed_forward_norm)
@@ -144,12 +143,12 @@ class PrepackedLayer:
         summed = linear(hidden, skip) if self.dtype == skip.dtype else linear(hidden) + skip
         return summed if self.pre_norm else _apply_norm(norm, summed)
 
-    def _self_attention(self, hidden: Tensor, layout: Layout) -> Tensor:
+    def _self_attention(self, hidden: Tensor, inputs: AttentionInputs) -> Tensor:
         qkv = torch.unflatten(self.qkv(hidden), 1, (3, self.heads, -1))  # T 3 H K
-        if layout.rotary is not None:
-            qkv = apply_rotary(qkv, layout.rotary)
+        if inputs.rotation is not None:
+            qkv = apply_rotary(qkv, inputs.rotation)
         query, key, value = qkv.unbind(1)
-        return attend(query if self.query_scale == 1 else query * self.query_scale, key, value, layout).flatten(1)
+        return inputs.kernel.attend(query if self.query_scale == 1 else query * self.query_scale, key, value).flatten(1)
 
     def _activated(self, hidden: Tensor) -> Tensor:
         wide = self.up(hidden)
@@ -171,7 +170,7 @@ def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, reorder: bool = Tr
     light._modules = {name: copy.copy(part) for name, part in others}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    light.layers = [PrepackedLayer(layer, whole.config.activation, dtype, reorder) for layer in whole.layers]
+    light.layers = [PrepackedLayer(layer, dtype, reorder) for layer in whole.layers]
     light.final_norm = _float32_norm(whole.final_norm)
     return cast(M, light.eval())
 

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models import prepacked as module
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.generation.engine import prepack_trunk
 from bertsmith.models.hf import folder as folders
+from bertsmith.models.layers import Layer
+from bertsmith.models.prepacked import FastRMSNorm, PrepackedLayer, PrepackedLinear, prepack
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.nn import prepacked as module
 from bertsmith.nn.activations import ACTIVATIONS, Activation
-from bertsmith.nn.attention import attend
-from bertsmith.nn.layers import Layer
-from bertsmith.nn.layout import Layout, best_kernel
+from bertsmith.nn.attention import Eager
+from bertsmith.nn.kernel_choice import best_kernel
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.pooling import mean
-from bertsmith.nn.prepacked import FastRMSNorm, PrepackedLayer, PrepackedLinear, prepack
-from bertsmith.nn.tiling import KEY_MULTIPLE
+from bertsmith.nn.tiling import KEY_MULTIPLE, Tiled, tile_by_length
 
 CONFIG = TransformerConfig(vocabulary=50, width=32, layers=3, heads=4, feed_forward=128, max_length=80)
 RAGGED = [64, 64, 33, 33, 33, 32, 20, 20, 16, 16, 16, 7, 7, 7, 7, 7, 7, 2, 1, 1, 0, 0]
@@ -39,6 +39,10 @@ def parts_of(lengths: list[int]) -> tuple[Tensor, ...]:
     """Query, key and value as a layer computes them: views of one tensor."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(sum(lengths), 3, 3, 8, generator=generator).unbind(1)
+
+
+def tiled(lengths: list[int]) -> Tiled:
+    return tile_by_length(bounds_of(lengths))
 
 
 def trunk_of(config: TransformerConfig = CONFIG) -> Transformer:
@@ -64,42 +68,35 @@ def cosines(one: Tensor, other: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9, [3], [KEY_MULTIPLE] * 4, [1] * 70, [512, 100, 3]])
 def test_tiled_equals_eager(lengths: list[int]) -> None:
-    parts, bounds = parts_of(lengths), bounds_of(lengths)
-    tiled = attend(*parts, Layout.of(bounds, max(lengths), "tiled"))
-    eager = attend(*parts, Layout.of(bounds, max(lengths), "eager"))
-    torch.testing.assert_close(tiled, eager, rtol=0, atol=1e-6)
+    parts, eager = parts_of(lengths), Eager(lengths, lengths)
+    torch.testing.assert_close(tiled(lengths).attend(*parts), eager.attend(*parts), rtol=0, atol=1e-6)
 
 
 def test_tiled_takes_separate_tensors() -> None:
-    parts, bounds = parts_of(MIXED), bounds_of(MIXED)
+    parts, kernel = parts_of(MIXED), tiled(MIXED)
     apart = tuple(part.contiguous() for part in parts)
-    layout = Layout.of(bounds, 64, "tiled")
-    torch.testing.assert_close(attend(*apart, layout), attend(*parts, layout), rtol=0, atol=0)
+    torch.testing.assert_close(kernel.attend(*apart), kernel.attend(*parts), rtol=0, atol=0)
 
 
 def test_sequences_sorted_by_length_are_read_in_place() -> None:
-    tiling = Layout.of(bounds_of(RAGGED), 64, "tiled").tiling
-    assert tiling is not None
+    tiling = tile_by_length(bounds_of(RAGGED))
     assert tiling.tokens is None
     assert all(
         run.start + (run.tiles - 1) * run.sequences_per_tile * run.length + run.key_length <= sum(RAGGED)
         for run in tiling.runs
     )
     assert sum(run.tiles * run.sequences_per_tile * run.length for run in tiling.runs) == sum(RAGGED)
-    mixed = Layout.of(bounds_of(MIXED), 64, "tiled").tiling
-    assert mixed is not None
-    assert mixed.tokens is not None
+    assert tile_by_length(bounds_of(MIXED)).tokens is not None
 
 
 def test_short_sequences_share_a_tile() -> None:
-    tiling = Layout.of(bounds_of([7] * 40), 7, "tiled").tiling
-    assert tiling is not None
+    tiling = tile_by_length(bounds_of([7] * 40))
     assert tiling.runs[0].sequences_per_tile == 4
     assert tiling.runs[0].tiles >= 8
 
 
 def test_tiled_of_empty_sequences_is_empty() -> None:
-    assert attend(*parts_of([0, 0]), Layout.of(bounds_of([0, 0]), 0, "tiled")).shape == (0, 3, 8)
+    assert tiled([0, 0]).attend(*parts_of([0, 0])).shape == (0, 3, 8)
 
 
 def test_tiled_is_for_a_cpu_without_gradients() -> None:

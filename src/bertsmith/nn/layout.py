@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bertsmith.nn.grouping import Grouping, group_by_length
 from bertsmith.nn.kv_cache import LayerCache
-from bertsmith.nn.padded import PaddedRows, build_mask
+from bertsmith.nn.padded import PaddedRows, Rectangle, build_mask
 from bertsmith.nn.tiling import Tiling, tile_by_length
 from bertsmith.nn.window import FULL, Window
 
@@ -95,7 +95,7 @@ class Layout:
     tiling: Tiling | None = None  # for 'tiled'
     rotary: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # cosines and sines of RoPE
     bias: Float[Tensor, "H Q S"] | None = None  # relative position bias
-    rows: tuple[PaddedRows, PaddedRows] | None = None  # for 'padded': queries and keys
+    rows: tuple[PaddedRows, PaddedRows] | tuple[Rectangle, Rectangle] | None = None  # for 'padded': queries and keys
     mask: Tensor | None = None  # for 'padded': boolean, or with the bias what is added to the scores
     lengths: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))  # for 'eager': queries and keys
     attention_weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'eager': by layer

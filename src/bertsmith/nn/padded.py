@@ -44,6 +44,19 @@ class PaddedRows:
         return flat
 
 
+@dataclass(frozen=True)
+class Rectangle:
+    """Rows that are padded already: the flat sequence is the rectangle itself, padding included, and is only viewed."""
+
+    mask: Bool[Tensor, "B L"]  # False: padding
+
+    def pad(self, part: Float[Tensor, "T H K"]) -> Float[Tensor, "B H L K"]:
+        return part.unflatten(0, self.mask.shape).transpose(1, 2)
+
+    def unpad(self, part: Float[Tensor, "B H L K"]) -> Float[Tensor, "T H K"]:
+        return part.transpose(1, 2).flatten(0, 1)
+
+
 class _Pad(torch.autograd.Function):
     """Gather tokens into slots. Padding is masked and has no gradient, so a token's gradient is that of its own slot:
     no index_add, which is slow in half precision."""
@@ -89,8 +102,8 @@ def attend_padded(
     query: Float[Tensor, "T H K"],
     key: Float[Tensor, "S H K"],
     value: Float[Tensor, "S H K"],
-    queries: PaddedRows,
-    keys: PaddedRows,
+    queries: PaddedRows | Rectangle,
+    keys: PaddedRows | Rectangle,
     mask: Bool[Tensor, "B 1 _ M"] | Float[Tensor, "B H L M"],
     dropout: float,
 ) -> Float[Tensor, "T H K"]:

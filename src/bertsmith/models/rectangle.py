@@ -1,0 +1,82 @@
+"""A transformer on padded rows: batches as other libraries and runtimes have them, for graphs that they run.
+
+Our own batches are flat, and no kernel of ours reads padding. A graph for another runtime takes a rectangle of ids with
+its attention mask, and is made of plain operations only; every weight and every layer is that of `Transformer`.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.layout import Layout
+from bertsmith.nn.padded import Rectangle
+from bertsmith.nn.window import Window
+
+
+class PaddedTransformer(torch.nn.Module):
+    """An encoder that takes a rectangle of tokens and an attention mask."""
+
+    bias: Float[Tensor, "H distances"] | None
+
+    def __init__(self, trunk: Transformer) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.register_buffer("bias", None)
+        if trunk.relative is not None:  # looked up for all distances, since rounding must not move the edge of a bucket
+            most = trunk.config.max_length
+            with torch.no_grad():
+                self.bias = trunk.relative(torch.arange(1 - most, most)).mT.contiguous()
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B L"],
+        mask: Int[Tensor, "B L"],
+        segments: Int[Tensor, "B L"] | None = None,
+        *,
+        first: bool = False,
+    ) -> Float[Tensor, "N D"]:
+        """The hidden vectors of all B x L tokens; with `first`, of the first token of each row only."""
+        trunk, (rows, length) = self.trunk, ids.shape
+        columns = torch.arange(length, device=ids.device)
+        starts = torch.arange(rows, device=ids.device) * length
+        tokens = Tokens(
+            ids=ids.flatten(),
+            bounds=starts.int(),
+            positions=columns.repeat(rows),
+            max_length=trunk.config.max_length,
+            segments=None if segments is None else segments.flatten(),
+        )
+        return trunk._run_layers(trunk._embed(tokens), self._layouts(tokens, mask.bool()), starts if first else None)
+
+    def _layouts(self, tokens: Tokens, real: Tensor) -> list[Layout]:
+        """For every layer the attention mask of the rectangle, and the rotations of its positions."""
+        config, rows = self.trunk.config, (Rectangle(real), Rectangle(real))
+        layout = Layout(bounds=tokens.bounds, longest=config.max_length, kernel="padded", window=self.trunk.window,
+                        rows=rows, mask=self._mask(real, self.trunk.window))  # fmt: skip
+        if self.trunk.rotary is not None:
+            layout = replace(layout, rotary=self.trunk.rotary(tokens.positions))
+        if not config.window:
+            return [layout] * config.layers
+        window = self.trunk.local_window
+        local = replace(layout, window=window, mask=self._mask(real, window))
+        if self.trunk.local_rotary is not None:
+            local = replace(local, rotary=self.trunk.local_rotary(tokens.positions))
+        return [local if config.is_local(number) else layout for number in range(config.layers)]
+
+    def _mask(self, real: Tensor, window: Window) -> Tensor:
+        """Added to the scores: 0 or the relative position bias, and the lowest number where nothing is attended to.
+
+        The lowest number rather than minus infinity: a row of padding alone would be nan.
+        """
+        visible, length = real[:, None, None], real.shape[1]
+        if not window.full:
+            visible = visible & window.mask(length, length, real.device)
+        bias = torch.zeros((), device=real.device)
+        if self.bias is not None:
+            columns = torch.arange(length, device=real.device)
+            bias = self.bias[:, columns - columns[:, None] + self.trunk.config.max_length - 1]
+        return torch.where(visible, bias, torch.finfo(torch.float32).min)

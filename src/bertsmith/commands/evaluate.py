@@ -120,7 +120,10 @@ def evaluate_model(
     length = min(length, loaded.max_length) if isinstance(length, int) and length >= 8 else loaded.max_length
     temperature = source.get("temperature")
     findings = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
-    options = {"device": loaded.device, "outputs": loaded.task_outputs if task is loaded.objective else task.outputs}
+    options: dict[str, Any] = {
+        "device": loaded.device,
+        "outputs": loaded.task_outputs if task is loaded.objective else task.outputs,
+    }
     for block in _blocks(read.examples):
         renamed_block = [_rename_labels(example, names) for example in block]
         items = task.preprocess([_without_label(example) for example in block], loaded.tokenizer, length)

@@ -119,10 +119,8 @@ def _check_loss(form: ExportedForm, before: ExportedForm, score_name: str, model
             raise RunError(model, fact, "Please report it")
     elif form.score is not None and before.score is not None:
         if not before.score - form.score <= MAX_LOSS * abs(before.score):
-            fact = (
-                f"in int8 {score_name} falls from {before.score:.4f} to {form.score:.4f}, by more than {MAX_LOSS:.0%}"
-            )
-            raise RunError(model, fact, "Export it without --int8")
+            fall = f"falls from {before.score:.4f} to {form.score:.4f}, by more than {MAX_LOSS:.0%}"
+            raise RunError(model, f"in int8 {score_name} {fall}", "Export it without --int8")
     elif not form.cosine >= MIN_COSINE:
         fact = f"in int8 its outputs have a cosine of {form.cosine:.3f} with those in float32, less than {MIN_COSINE}"
         raise RunError(model, fact, "Export it without --int8, or let --data decide by the score of its task")

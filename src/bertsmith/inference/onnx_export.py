@@ -62,21 +62,17 @@ class PaddedModel(nn.Module):
     @property
     def parts(self) -> set[str]:
         """The heads in the graph, by their names in layouts."""
-        kept = layout_of(self.trunk.trunk.config).parts.keys()
-        heads = {
-            name for name, part in self.task.named_children() if name in kept and any(True for _ in part.children())
-        }
         if isinstance(self.task, MaskedLM):  # the heads of sentence pairs are left out
             return {"mlm_head"} if self.has_lm_head else set()
-        return heads
+        known = layout_of(self.trunk.trunk.config).parts.keys()
+        return {name for name, head in self.task.named_children() if name in known and list(head.parameters())}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Any:
         task, shape = self.task, input_ids.shape
         if isinstance(task, MultipleChoice):  # B C L: every ending is a row
-            parts = (
-                part if part is None else part.flatten(0, 1) for part in (input_ids, attention_mask, token_type_ids)
-            )
-            return task.classifier(task.pooler(self.trunk(*parts, first=True))).view(shape[:2])
+            segments = None if token_type_ids is None else token_type_ids.flatten(0, 1)
+            first = self.trunk(input_ids.flatten(0, 1), attention_mask.flatten(0, 1), segments, first=True)
+            return task.classifier(task.pooler(first)).view(shape[:2])
         if isinstance(task, SequenceClassification) and task.pooling == "first":
             first = self.trunk(input_ids, attention_mask, token_type_ids, first=True)
             return task.classifier(task.pooler(first))

@@ -51,7 +51,8 @@ def attend(
             assert layout.rows is not None
             assert layout.mask is not None
             mask = layout.mask if layout.bias is None else layout.mask.to(query.dtype)
-            return attend_padded(query, key, value, *layout.rows, mask, dropout)
+            queries, keys = layout.rows
+            return attend_padded(query, key, value, queries, keys, mask, dropout)
 
 
 def attend_qkv(qkv: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:

@@ -51,7 +51,7 @@ class Rectangle:
     mask: Bool[Tensor, "B L"]  # False: padding
 
     def pad(self, part: Float[Tensor, "T H K"]) -> Float[Tensor, "B H L K"]:
-        return part.unflatten(0, self.mask.shape).transpose(1, 2)
+        return torch.unflatten(part, 0, self.mask.shape).transpose(1, 2)
 
     def unpad(self, part: Float[Tensor, "B H L K"]) -> Float[Tensor, "T H K"]:
         return part.transpose(1, 2).flatten(0, 1)
@@ -104,7 +104,7 @@ def attend_padded(
     value: Float[Tensor, "S H K"],
     queries: PaddedRows | Rectangle,
     keys: PaddedRows | Rectangle,
-    mask: Bool[Tensor, "B 1 _ M"] | Float[Tensor, "B H L M"],
+    mask: Bool[Tensor, "B 1 _ M"] | Float[Tensor, "B _ _ M"],
     dropout: float,
 ) -> Float[Tensor, "T H K"]:
     """Attention within each row; `mask` is boolean, or is added to the scores."""

@@ -76,18 +76,19 @@ class PaddedModel(nn.Module):
         if isinstance(task, SequenceClassification) and task.pooling == "first":
             first = self.trunk(input_ids, attention_mask, token_type_ids, first=True)
             return task.classifier(task.pooler(first))
-        hidden = self.trunk(input_ids, attention_mask, token_type_ids).unflatten(0, shape)  # B L D
+        hidden = self.trunk(input_ids, attention_mask, token_type_ids)  # T D: a product of matrices for all rows
         match task:
             case SequenceClassification():  # the mean of all tokens
                 mask = attention_mask[:, :, None].to(hidden.dtype)
-                return task.classifier(task.pooler((hidden * mask).sum(1) / mask.sum(1).clamp(min=1)))
+                sums = (hidden.unflatten(0, shape) * mask).sum(1)
+                return task.classifier(task.pooler(sums / mask.sum(1).clamp(min=1)))
             case TokenClassification():
-                return task.classifier(task.pooler(hidden))
+                hidden = task.classifier(task.pooler(hidden))
             case QuestionAnswering():
-                return task.span(task.pooler(hidden)).unbind(-1)
+                return task.span(task.pooler(hidden)).unflatten(0, shape).unbind(-1)
             case MaskedLM() if self.has_lm_head:
-                return task.logits(hidden)
-        return hidden
+                hidden = task.logits(hidden)
+        return hidden.unflatten(0, shape)
 
 
 def export_graph(model: PaddedModel, path: Path) -> None:

@@ -72,11 +72,10 @@ class PaddedTransformer(torch.nn.Module):
 
         The lowest number rather than minus infinity: a row of padding alone would be nan.
         """
-        visible, length = real[:, None, None], real.shape[1]
-        if not window.full:
-            visible = visible & window.mask(length, length, real.device)
+        columns = torch.arange(real.shape[1], device=real.device)
+        ahead = columns - columns[:, None]
+        visible = real[:, None, None] if window.full else real[:, None, None] & window.visible(ahead)
         bias = torch.zeros((), device=real.device)
         if self.bias is not None:
-            columns = torch.arange(length, device=real.device)
-            bias = self.bias[:, columns - columns[:, None] + self.trunk.config.max_length - 1]
+            bias = self.bias[:, ahead + self.trunk.config.max_length - 1]
         return torch.where(visible, bias, torch.finfo(torch.float32).min)

@@ -176,7 +176,7 @@ class Transformer(nn.Module):
             return tokens.positions
         padding = tokens.ids == self.config.position_offset - 1
         total = padding.cumsum(0)
-        starts = (torch.arange(len(total), device=total.device) - tokens.positions).clamp(min=0)
+        starts = (torch.arange(total.shape[0], device=total.device) - tokens.positions).clamp(min=0)
         earlier = total[starts] - padding[starts].to(total.dtype)  # padding tokens of earlier sequences
         return torch.where(padding, -1, tokens.positions - (total - earlier))
 

@@ -192,6 +192,16 @@ def test_published_weights_give_the_same_embeddings_and_nearly_the_same_in_int8(
     assert any(list(one.dims) == [384] for one in scales)  # one for each output channel
 
 
+@pytest.mark.parametrize("member", ["albert-base", "bert-tiny"])
+def test_weights_that_are_read_twice_are_quantised_once(member: str, tmp_path: Path) -> None:
+    ours = load(written(tmp_path / "model", config_of(member)), device="cpu")
+    folder = graph_of(ours, tmp_path / "onnx")
+    quantise(folder / exported.GRAPH, folder / exported.QUANTISED)
+    assert onnx_comparison.compare(ours, load(folder, backend="onnx-int8")).cosine > 0.99
+    names = [one.name for one in onnx.load(folder / exported.QUANTISED).graph.initializer]
+    assert len(names) == len(set(names))
+
+
 def test_vectors_are_pooled_as_asked_from_the_last_layer_only(tmp_path: Path) -> None:
     trunk = stirred(Transformer(shape()))
     state = {f"trunk.{name}": weight for name, weight in trunk.state_dict().items()}

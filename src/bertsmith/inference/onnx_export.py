@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -122,14 +123,38 @@ def export_graph(model: PaddedModel, path: Path) -> None:
 
 def quantise(source: Path, target: Path) -> None:
     """Write a graph with weights in int8. Per channel, since one scale for a whole matrix loses five times as much."""
-    onnx, quantisation = import_onnx("onnx", source), import_onnx("onnxruntime.quantization", source)
+    quantisation = import_onnx("onnxruntime.quantization", source)
+    model = import_onnx("onnx", source).load(source)
+    _transpose_weights(model.graph)
     temporary = target.with_name(target.name + ".writing")
     with _quiet():
-        quantisation.quantize_dynamic(
-            onnx.load(source), temporary, per_channel=True, weight_type=quantisation.QuantType.QInt8
-        )
+        quantisation.quantize_dynamic(model, temporary, per_channel=True, weight_type=quantisation.QuantType.QInt8)
     files.write(target, temporary.read_bytes())
     temporary.unlink()
+
+
+def _transpose_weights(graph: Any) -> None:
+    """Store weights as the quantiser wants them, each transposed once.
+
+    Left to itself it transposes a weight anew for every node that reads it: ALBERT's, which all layers share, and the
+    embedding table, which is the output layer as well.
+    """
+    numpy_helper = import_onnx("onnx.numpy_helper", "int8")
+    weights, transposed = {one.name: one for one in graph.initializer}, set[str]()
+    for node in graph.node:
+        flags = [one for one in node.attribute if one.name == "transB" and one.i]
+        if node.op_type != "Gemm" or not flags or node.input[1] not in weights:
+            continue
+        name = f"{node.input[1]}.transposed"
+        if name not in transposed:
+            weight = numpy_helper.to_array(weights[node.input[1]]).T
+            graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(weight), name))
+            transposed.add(name)
+        node.input[1], flags[0].i = name, 0
+    used = {name for node in graph.node for name in node.input}
+    kept = [one for one in graph.initializer if one.name in used]
+    graph.ClearField("initializer")
+    graph.initializer.extend(kept)
 
 
 @contextmanager

@@ -269,9 +269,10 @@ class LoadedModel:
     def task_outputs(self, tokens: Tokens) -> list[Tensor]:
         """The outputs of a fine-tuned network for each sequence of a batch, such as logits.
 
-        >>> [logits] = bertsmith.load("runs/reviews").task_outputs(Tokens.from_rows([[2, 3]]))
-        >>> logits.shape
-        torch.Size([2])
+        >>> from bertsmith.data.batch import Tokens
+        >>> [logits] = bertsmith.load("runs/reviews").task_outputs(Tokens.from_rows([[2, 3]], [[0, 0]]))
+        >>> len(logits)
+        2
         """
         assert isinstance(self.objective, Task)
         return self.objective.outputs(tokens)

@@ -1,6 +1,6 @@
 """ONNX Runtime as a backend: a graph in place of a network's forward pass, on the CPU."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +21,10 @@ from bertsmith.nn.layout import Kernel
 VECTORS = "last_hidden_state"  # the output of a graph without a head, as optimum names it
 LOGITS = "logits"
 SPANS = ("start_logits", "end_logits")
+PADDED_TOKENS = 512  # tokens of a rectangle, with padding: no slower on a core than more, and with less padding
+
+# Arrays from ONNX Runtime, the row and the column of each token, and the lengths of the sequences.
+Outputs = tuple[Sequence[NDArray[np.float32]], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 
 def import_onnx(name: str, location: object) -> Any:
@@ -56,46 +60,65 @@ class Graph:
 
     def hidden_vectors(self, tokens: Tokens) -> Float[Tensor, "T D"]:
         """The vectors of all tokens."""
-        [hidden], rows, columns = self._run(tokens)
-        return torch.from_numpy(hidden[rows, columns])
+        return torch.cat([torch.from_numpy(hidden[rows, columns]) for [hidden], rows, columns, _ in self._run(tokens)])
 
     def sequence_outputs(self, tokens: Tokens) -> list[Tensor]:
         """The logits of each sequence, as the `outputs` of a task."""
-        outputs, _, _ = self._run(tokens)
-        if self.outputs == (LOGITS,) and outputs[0].ndim == 2:  # one vector for a whole text, or a number for an ending
-            logits = torch.from_numpy(outputs[0])
-            return list(logits[:, 0] if self.takes_choices else logits)
-        by_token = torch.from_numpy(np.stack(outputs, -1) if self.outputs == SPANS else outputs[0])
-        return [row[:length] for row, length in zip(by_token, tokens.bounds.diff().tolist(), strict=True)]
+        found: list[Tensor] = []
+        for outputs, _, _, lengths in self._run(tokens):
+            if self.outputs == (LOGITS,) and outputs[0].ndim == 2:  # a vector for a text, or a number for an ending
+                logits = torch.from_numpy(outputs[0])
+                found += list(logits[:, 0] if self.takes_choices else logits)
+            else:
+                by_token = torch.from_numpy(np.stack(outputs, -1) if self.outputs == SPANS else outputs[0])
+                found += [row[:length] for row, length in zip(by_token, lengths.tolist(), strict=True)]
+        return found
 
     def logits_at(self, tokens: Tokens, positions: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """The logits over the vocabulary at some positions of the flat batch."""
-        [logits], rows, columns = self._run(tokens)
-        chosen = positions.numpy()
-        return torch.from_numpy(logits[rows[chosen], columns[chosen]])
+        """The logits over the vocabulary at some positions of the flat batch, in ascending order."""
+        chosen, begin, parts = positions.numpy(), 0, []
+        for [logits], rows, columns, _ in self._run(tokens):
+            own = chosen[(chosen >= begin) & (chosen < begin + len(rows))] - begin
+            parts.append(torch.from_numpy(logits[rows[own], columns[own]]))
+            begin += len(rows)
+        return torch.cat(parts)
 
     @property
     def takes_choices(self) -> bool:
         """Whether the rows of a batch come in groups, as the endings of a multiple choice."""
         return self.inputs["input_ids"] == 3
 
-    def _run(self, tokens: Tokens) -> tuple[Sequence[NDArray[np.float32]], NDArray[np.int64], NDArray[np.int64]]:
-        """The outputs for the padded batch, and the row and the column of each token in it."""
-        lengths = tokens.bounds.diff().numpy()
-        rows, columns = np.repeat(np.arange(len(lengths)), lengths), tokens.positions.numpy().astype(np.int64)
-        segments = np.zeros(len(rows), np.int64) if tokens.segments is None else tokens.segments.numpy()
-        parts = {
-            "input_ids": (tokens.ids.numpy(), self.padding_id),
-            "attention_mask": (np.ones(len(rows), np.int64), 0),
-            "token_type_ids": (segments, 0),
-        }
-        feed = {}
-        for name in self.inputs:
-            values, filler = parts[name]
-            padded = np.full((len(lengths), int(lengths.max(initial=1))), filler, np.int64)
-            padded[rows, columns] = values
-            feed[name] = padded[:, None] if self.takes_choices else padded
-        return self.session.run(None, feed), rows, columns
+    def _run(self, tokens: Tokens) -> Iterator[Outputs]:
+        """The outputs of each group of sequences, the row and the column of each of its tokens, and their lengths."""
+        bounds = tokens.bounds.numpy()
+        segments = np.zeros(bounds[-1], np.int64) if tokens.segments is None else tokens.segments.numpy()
+        for first, stop in _groups(np.diff(bounds)):
+            some, lengths = slice(bounds[first], bounds[stop]), np.diff(bounds[first : stop + 1])
+            rows, columns = np.repeat(np.arange(stop - first), lengths), tokens.positions.numpy()[some]
+            values: dict[str, tuple[Any, int]] = {
+                "input_ids": (tokens.ids.numpy()[some], self.padding_id),
+                "attention_mask": (1, 0),
+                "token_type_ids": (segments[some], 0),
+            }
+            feed = {}
+            for name in self.inputs:
+                own, filler = values[name]
+                padded = np.full((stop - first, max(1, int(lengths.max()))), filler, np.int64)
+                padded[rows, columns] = own
+                feed[name] = padded[:, None] if self.takes_choices else padded
+            yield self.session.run(None, feed), rows, columns, lengths
+
+
+def _groups(lengths: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
+    """Neighbours that are padded together: callers sort by length, so that few of them need little padding."""
+    first = longest = 0
+    for number, length in enumerate(lengths.tolist()):
+        longest = max(longest, length)
+        if number > first and longest * (number + 1 - first) > PADDED_TOKENS:
+            yield first, number
+            first, longest = number, length
+    if len(lengths):
+        yield first, len(lengths)
 
 
 class GraphTrunk(Transformer):

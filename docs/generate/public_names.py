@@ -25,6 +25,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Open a model": ("load", "models"),
     "A loaded model": ("Model",),
     "See inside": ("inspect", "Inspection"),
+    "Export": ("export", "Export"),
     "Results": ("Run", "Evaluation", "Prediction", "FilledText", "WordPrediction", "ScoredText"),
     "Recipes and tables": ("Recipe", "FineTune", "FAMILY", "OBJECTIVES", "TASKS"),
     "Parts": ("Tokenizer", "Transformer", "TransformerConfig", "BertsmithError"),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bertsmith import models
-    from bertsmith.commands.api import clean, evaluate, finetune, inspect, make, prepare, pretrain, tokenizer
-    from bertsmith.commands.results import Evaluation, Run
+    from bertsmith.commands.api import clean, evaluate, export, finetune, inspect, make, prepare, pretrain, tokenizer
+    from bertsmith.commands.results import Evaluation, Export, Run
     from bertsmith.errors import BertsmithError
     from bertsmith.inference.fill import FilledText, WordPrediction
     from bertsmith.inference.likelihood import ScoredText
@@ -38,6 +38,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "BertsmithError": "errors",
     "Evaluation": "commands.results",
+    "Export": "commands.results",
     "FAMILY": "models.family",
     "FilledText": "inference.fill",
     "FineTune": "recipe",
@@ -55,6 +56,7 @@ _HOMES = {
     "TransformerConfig": "models.transformer_config",
     "clean": "commands.api",
     "evaluate": "commands.api",
+    "export": "commands.api",
     "finetune": "commands.api",
     "inspect": "commands.api",
     "load": "inference.load",
@@ -70,6 +72,7 @@ __all__ = [
     "TASKS",
     "BertsmithError",
     "Evaluation",
+    "Export",
     "FilledText",
     "FineTune",
     "Inspection",
@@ -84,6 +87,7 @@ __all__ = [
     "WordPrediction",
     "clean",
     "evaluate",
+    "export",
     "finetune",
     "inspect",
     "load",

@@ -49,7 +49,7 @@ def test_every_command_is_one_that_bertsmith_knows(page: str) -> None:
     known = verbs()
     for verb, rest in commands(PAGES[page]):
         assert verb in known, f"{page}: bertsmith has no verb {verb}"
-        for option in re.findall(r"(?<!\S)--[a-z-]+", rest):
+        for option in re.findall(r"(?<!\S)--[a-z0-9-]+", rest):
             assert option in known[verb], f"{page}: bertsmith {verb} has no {option}"
 
 

@@ -36,7 +36,7 @@ def test_no_page_of_the_reference_is_written_by_hand(pages: dict[str, str]) -> N
         ("recipe.md", '| `optimizer.hidden_optimizer` | `"adamw"`, `"muon"` | `"adamw"` |'),
         ("recipe.md", "#### `objective.kind=replaced_tokens`"),
         ("recipe.md", "| `bert-tiny` | `width=128`, `layers=2`, `heads=2`, `feed_forward=512` |"),
-        ("python.md", 'bertsmith.load(folder: str | Path, device: str | torch.device = "auto") -> Model'),
+        ("python.md", 'bertsmith.load(\n    folder: str | Path,\n    device: str | torch.device = "auto",\n'),
         ("python.md", "#### Model.fill"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Verbs that use a model (inference): fill, predict, embed, search, score, generate, translate."""
+"""Verbs that use a model (inference): fill, predict, embed, search, score, generate, translate, export."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bertsmith.cli.application import USE, app
-from bertsmith.cli.options import Input, Json, ModelFolder, Precision, TopK, check_file
+from bertsmith.cli.options import Input, Json, ModelFolder, Out, Precision, TopK, check_file
 
 SAMPLING, BEAM_SEARCH = "Sampling", "Beam search"  # panels of options
 
@@ -189,3 +189,23 @@ def translate(
 
     search: dict[str, Any] = {"num_beams": num_beams, "length_penalty": length_penalty, "precision": precision}
     command.translate(model, inputs or [], reference=reference, as_json=as_json, picture=alignment, **search)
+
+
+@app.command(rich_help_panel=USE)
+def export(
+    model: ModelFolder,
+    out: Out,
+    onnx: Annotated[bool, typer.Option("--onnx", help="As an ONNX graph; there is no other format.")] = True,
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="Also with weights in int8: a quarter of the size; refused above 1 % loss."),
+    ] = False,
+    data: Annotated[Path | None, typer.Option(help="Labelled file to score the model on, before and after.")] = None,
+) -> None:
+    """Export to ONNX, for ONNX Runtime and optimum: checked against the model, with size and speed of both.
+
+    The other verbs take the exported folder, too. A model folder itself opens in transformers.
+    """
+    from bertsmith.commands import export as command
+
+    command.export(model, out, onnx=onnx, int8=int8, data=data)

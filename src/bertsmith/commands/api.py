@@ -10,11 +10,12 @@ from bertsmith import config, recipes
 from bertsmith.commands import arguments, entrants
 from bertsmith.commands import clean as cleaning
 from bertsmith.commands import evaluate as measuring
+from bertsmith.commands import export as exporting
 from bertsmith.commands import inspect as looking
 from bertsmith.commands import make as making
 from bertsmith.commands import prepare as preparing
 from bertsmith.commands import pretrain as pretraining
-from bertsmith.commands.results import Evaluation, Run
+from bertsmith.commands.results import Evaluation, Export, Run
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
 from bertsmith.inference.inputs import known_options, short_repr
@@ -199,6 +200,20 @@ def evaluate(
         )
     result = measuring.evaluate_file(folder, arguments.as_path(data, "data"), out_folder, overrides=changes)
     return Evaluation(_mean_scores(result), result, out_folder)
+
+
+def export(model: Any, out: PathLike, onnx: bool = True, int8: bool = False, data: PathLike | None = None) -> Export:
+    """Export a model to ONNX, for ONNX Runtime and optimum, and compare the graph with the model.
+
+    `model` is a folder, a `Model` or a `Run`; `out` the folder of the graph. `int8` adds a graph in int8, which is
+    refused if it loses more than 1 % of the task's score on `data`, a labelled file.
+
+    >>> exported = bertsmith.export("runs/reviews", "runs/onnx", int8=True, data="reviews.csv")
+    >>> exported.model.predict("I liked it.").label
+    '...'
+    """
+    held, folder = None if data is None else arguments.as_path(data, "data"), arguments.as_path(out, "out")
+    return Export(folder, exporting.export(_model_path(model), folder, onnx=onnx, int8=int8, data=held))
 
 
 def inspect(models: Any, texts: Any = (), **options: Any) -> Inspection:

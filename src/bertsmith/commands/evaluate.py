@@ -87,33 +87,48 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
     """
     if out is not None:
         _check_folder(out)
-    settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
     loaded = load(model)
-    task, source = _task(loaded, model), loaded.training_data
-    read, path = _read(data, type(task).file_kind(task.config), settings, source)
-    CONSOLE.print(f"{terminal.count_of(len(read.examples), 'example')}: {read.description}")
-    for reason, count in read.dropped.items():
-        CONSOLE.print(f"  left out: {count:,} {reason}")
-    own = Prior.of(read.examples, source="this file")
-    names = _match_labels(task.labels, own, path)
-    if renamed := {one: other for one, other in names.items() if one != other}:
-        shown = ", ".join(f"'{one}' is '{other}'" for one, other in list(renamed.items())[:8])
-        CONSOLE.print(f"labels by the model's names: {shown}")
-    length = settings.max_length or source.get("max_length")
-    length = min(length, loaded.max_length) if isinstance(length, int) and length >= 8 else loaded.max_length
-    temperature = source.get("temperature")
-    findings = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
-    for block in _blocks(read.examples):
-        renamed_block = [_rename_labels(example, names) for example in block]
-        items = task.preprocess([_without_label(example) for example in block], loaded.tokenizer, length)
-        findings.add(renamed_block, predict(task, renamed_block, items, device=loaded.device, detailed=True))
-    result = _result(findings.to_dict(), loaded, path, read, length)
+    result, path = evaluate_model(loaded, data, overrides=overrides)
     if out is not None:
         with files.explain_os_errors(out):
             out.mkdir(parents=True, exist_ok=True)
         files.write_json(out / RESULT, result)
         evaluation.write(out, f"{evaluation.model_name(Path(loaded.path))} on {path.name}", result)
     return result
+
+
+def evaluate_model(
+    loaded: Model, data: Path, *, overrides: Sequence[str] = (), quiet: bool = False
+) -> tuple[dict[str, Any], Path]:
+    """The scores of a loaded model, by whatever backend computes it, and the labelled file they were measured on.
+
+    `quiet` leaves out what the file holds, for a second model on the same file.
+    """
+    settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
+    task, source = _task(loaded), loaded.training_data
+    read, path = _read(data, type(task).file_kind(task.config), settings, source)
+    lines = [f"{terminal.count_of(len(read.examples), 'example')}: {read.description}"]
+    lines += [f"  left out: {count:,} {reason}" for reason, count in read.dropped.items()]
+    own = Prior.of(read.examples, source="this file")
+    names = _match_labels(task.labels, own, path)
+    if renamed := {one: other for one, other in names.items() if one != other}:
+        shown = ", ".join(f"'{one}' is '{other}'" for one, other in list(renamed.items())[:8])
+        lines.append(f"labels by the model's names: {shown}")
+    for line in () if quiet else lines:
+        CONSOLE.print(line)
+    length = settings.max_length or source.get("max_length")
+    length = min(length, loaded.max_length) if isinstance(length, int) and length >= 8 else loaded.max_length
+    temperature = source.get("temperature")
+    findings = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
+    options: dict[str, Any] = {
+        "device": loaded.device,
+        "outputs": loaded.task_outputs if task is loaded.objective else task.outputs,
+    }
+    for block in _blocks(read.examples):
+        renamed_block = [_rename_labels(example, names) for example in block]
+        items = task.preprocess([_without_label(example) for example in block], loaded.tokenizer, length)
+        findings.add(renamed_block, predict(task, renamed_block, items, detailed=True, **options))
+    return _result(findings.to_dict(), loaded, path, read, length), path
 
 
 def show(result: Mapping[str, Any], out: Path | None) -> None:
@@ -148,14 +163,15 @@ def _check_folder(out: Path) -> None:
             raise RunError(out, f"is the folder of {kind}", "Choose another folder for the evaluation")
 
 
-def _task(loaded: Model, model: Path) -> Task:
+def _task(loaded: Model) -> Task:
     """The task that the model was fine-tuned on; for a sentence-transformers folder, sentence embeddings."""
     if isinstance(loaded.objective, Task):
         return loaded.objective
     if sentences.read(Path(loaded.path)) is not None:
         pooling = loaded.sentence_config.pooling
         return SentenceEmbedding(loaded.trunk, SentenceEmbedding.Config(pooling=pooling)).eval()  # type: ignore[arg-type]
-    raise FolderError(model, "was not fine-tuned", f"Fine-tune it first: {folders.finetune_command(model)}")
+    remedy = f"Fine-tune it first: {folders.finetune_command(loaded.path)}"
+    raise FolderError(loaded.path, "was not fine-tuned", remedy)
 
 
 def _prior(source: Mapping[str, Any]) -> Prior | None:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bertsmith.commands.export import ExportedForm
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
 
@@ -60,6 +61,31 @@ class Evaluation:
 
     def __repr__(self) -> str:
         return f"Evaluation({_format_scores(self.scores)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Export:
+    """An exported folder, and its forms side by side: weights, graph, and graph in int8.
+
+    >>> exported = bertsmith.export("runs/reviews", "runs/exported")
+    >>> [form.name for form in exported.forms]
+    ['weights (torch)', 'onnx']
+    """
+
+    folder: Path
+    forms: list[ExportedForm]  # each with its size, speed, difference from the weights, and score
+
+    @cached_property
+    def model(self) -> Model:
+        """The exported model in float32, computed by ONNX Runtime.
+
+        >>> bertsmith.export("runs/reviews", "runs/exported").model.task
+        'classify'
+        """
+        return load(self.folder, backend="onnx")
+
+    def __repr__(self) -> str:
+        return f"Export('{self.folder}', {', '.join(form.name for form in self.forms[1:])})"
 
 
 def _format_scores(scores: Mapping[str, float]) -> str:

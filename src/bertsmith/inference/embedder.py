@@ -23,6 +23,7 @@ from torch import Tensor
 from bertsmith.data.batch import Tokens, end_to_end
 from bertsmith.data.rows import batch_by_length
 from bertsmith.errors import RecipeError, TextError
+from bertsmith.inference.onnx_session import GraphTrunk
 from bertsmith.models.prepacked import prepack
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn import pooling as pools
@@ -75,10 +76,13 @@ class Embedder:
         self.tokenizer, self.pooling, self.layers = tokenizer, pooling, layers
         self.layer_join, self.normalise = layer_join, normalise
         self.width = trunk.config.width * (len(layers) if layer_join == "concatenate" else 1)
-        self.device = trunk.embedding.weight.device
+        graph = isinstance(trunk, GraphTrunk)  # whose precision is its own
+        self.device = torch.device("cpu") if graph else trunk.embedding.weight.device
         self.batch_tokens = batch_tokens or BATCH_TOKENS[self.device.type]
         dtype = _dtype(precision, self.device)
-        if self.device.type == "cpu":
+        if graph:
+            self.trunk = trunk
+        elif self.device.type == "cpu":
             self.trunk = prepack(trunk, dtype)
         else:
             self.trunk = copy.deepcopy(trunk).to(dtype).eval()

@@ -1,16 +1,17 @@
 """Fill-mask: the most probable words for every [MASK] of a text, by a masked language model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
-from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 
+MaskPredictor = Callable[[Tokens, Tensor], Tensor]  # the logits over the vocabulary at some positions of a batch
 BATCH_TOKENS = 16_384  # tokens in a batch, so that memory does not grow with the number of texts
 
 
@@ -55,24 +56,30 @@ class FilledText:
 
 
 @torch.inference_mode()
-def fill(objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
+def fill(
+    predictor: MaskPredictor,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    top_k: int = 5,
+    *,
+    max_length: int,
+    device: torch.device,
+) -> list[FilledText]:
     """Predict every [MASK] of each text, with the other blanks still masked."""
-    objective.eval()
-    rows = [_encode(objective, tokenizer, text) for text in texts]
+    rows = [_encode(tokenizer, text, max_length) for text in texts]
     filled: list[FilledText] = []
     for batch in _batches(rows):
-        filled += _fill(objective, tokenizer, texts[len(filled) : len(filled) + len(batch)], batch, top_k)
+        filled += _fill(predictor, tokenizer, texts[len(filled) : len(filled) + len(batch)], batch, top_k, device)
     return filled
 
 
-def _encode(objective: MaskedLM, tokenizer: Tokenizer, text: str) -> list[int]:
+def _encode(tokenizer: Tokenizer, text: str, max_length: int) -> list[int]:
     ids, _ = tokenizer.encode_pair(text)
     if tokenizer.mask_id not in ids:
         blank = tokenizer.piece(tokenizer.mask_id)
         raise TextError(f"'{text}'", "has no blank to fill", f"Write {blank} where a word is missing")
-    if len(ids) > objective.trunk.config.max_length:
-        limit = objective.trunk.config.max_length
-        raise TextError(f"'{text[:40]}...'", f"is {len(ids)} tokens long, the model reads {limit}", "Shorten it")
+    if len(ids) > max_length:
+        raise TextError(f"'{text[:40]}...'", f"is {len(ids)} tokens long, the model reads {max_length}", "Shorten it")
     return ids
 
 
@@ -87,12 +94,16 @@ def _batches(rows: list[list[int]]) -> list[list[list[int]]]:
 
 
 def _fill(
-    objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], top_k: int
+    predictor: MaskPredictor,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    rows: list[list[int]],
+    top_k: int,
+    device: torch.device,
 ) -> list[FilledText]:
-    device = objective.mlm_head.bias.device
     tokens = Tokens.from_rows(rows, [[0] * len(row) for row in rows]).to(device)
     masked = (tokens.ids == tokenizer.mask_id).nonzero()[:, 0]
-    logits = objective.logits(objective.trunk(tokens, selected=masked)).float()  # N V
+    logits = predictor(tokens, masked).float()  # N V
     logits[:, torch.from_numpy(tokenizer.special_mask).to(device)] = -torch.inf  # a special token is no word
     values, ids = logits.softmax(-1).topk(min(top_k, logits.shape[-1]))
     predictions = [

@@ -1,17 +1,21 @@
 """Loading a model folder: one of bertsmith's, or one of Hugging Face transformers."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from bertsmith.config import build
 from bertsmith.data.packing.pairs import Pairs
-from bertsmith.errors import FolderError
-from bertsmith.files import short_repr
+from bertsmith.errors import FolderError, RecipeError, suggest
+from bertsmith.files import file_inside, short_repr
 from bertsmith.inference import device as devices
 from bertsmith.inference import inputs
 from bertsmith.inference.model import Model
+from bertsmith.inference.onnx_model import OnnxModel
+from bertsmith.inference.onnx_session import Graph
 from bertsmith.inference.save import Origin
+from bertsmith.models.hf import exported
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers as sentences
 from bertsmith.models.hf.finetuned import FinetunedTask
@@ -29,19 +33,26 @@ from bertsmith.tasks.base import Task
 from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
 
+BACKENDS = ("auto", "torch", *exported.GRAPHS)
 
-def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
+
+def load(folder: str | Path, device: str | torch.device = "auto", backend: str = "auto") -> Model:
     """Load a model folder (config.json, model.safetensors, tokenizer.json), or the folder of its run.
 
-    `device` is "auto", the fastest of this machine, or "cpu", "cuda", "cuda:1".
+    `device` is "auto", the fastest of this machine, or "cpu", "cuda", "cuda:1". `backend` is "torch", or of a folder
+    that `bertsmith.export` wrote "onnx" (its default) or "onnx-int8": ONNX Runtime, on the CPU.
 
     >>> bertsmith.load("runs/mine", device="cpu")
     Model(bert, 2 layers of width 32, ... parameters, ... tokens, pretrained (MaskedLM), cpu, 'runs/mine/model')
     """
     if not isinstance(folder, str | Path) or not str(folder):
         raise FolderError("folder", f"is {inputs.short_repr(folder)}", "Give the path of a model folder")
+    if backend not in BACKENDS:
+        raise RecipeError("backend", f"is {inputs.short_repr(backend)}", suggest(str(backend), BACKENDS))
     path, device = folders.model_folder(folder), devices.resolve_device(device)
-    opened = folders.read(path)
+    if backend == "auto":
+        backend = "onnx" if exported.is_exported(path) else "torch"
+    opened = folders.read(path) if backend == "torch" else exported.read(path)
     tokenizer = Tokenizer.load(path)
     if tokenizer.vocabulary > opened.config.vocabulary:
         fact = f"the tokenizer has {tokenizer.vocabulary} tokens, the model {opened.config.vocabulary}"
@@ -50,23 +61,30 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
         tokenizer = tokenizer.for_tasks()  # some files leave the special tokens to the code of BERT's tokenizer
     with torch.device("meta"):
         objective = _objective(opened, path / folders.CONFIG)
+    has_lm_head = isinstance(objective, LanguageModel) and (opened.config.causal or "mlm_head" in opened.parts)
+    own = opened.config_json.get("bertsmith")
+    training_data = own.get(folders.TRAINED_ON) if isinstance(own, dict) else None
+    described: dict[str, Any] = {
+        "has_lm_head": has_lm_head,
+        "sentence_config": sentences.read(path),
+        "training_data": training_data if isinstance(training_data, dict) else None,
+    }
+    if backend != "torch":
+        graph = _graph(path, exported.GRAPHS[backend], tokenizer.padding_id)
+        return OnnxModel(graph, objective.eval(), tokenizer, str(path), **described)
     objective.to_empty(device=device)
     missing, _ = objective.load_state_dict(opened.state_dict, strict=False)
     if missing and opened.finetuned is not None:
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.finetuned.task} needs")
-    sentence = sentences.read(path)
-    has_lm_head = isinstance(objective, LanguageModel) and (opened.config.causal or "mlm_head" in opened.parts)
-    own = opened.config_json.get("bertsmith")
-    training_data = own.get(folders.TRAINED_ON) if isinstance(own, dict) else None
-    return Model(
-        objective.eval(),
-        tokenizer,
-        str(path),
-        has_lm_head=has_lm_head,
-        sentence_config=sentence,
-        origin=Origin.of(path, opened, objective),
-        training_data=training_data if isinstance(training_data, dict) else None,
-    )
+    origin = Origin.of(path, opened, objective)
+    return Model(objective.eval(), tokenizer, str(path), origin=origin, **described)
+
+
+def _graph(path: Path, name: str, padding_id: int) -> Graph:
+    if not (path / name).is_file():
+        how = "--onnx --int8" if name == exported.QUANTISED else "--onnx"
+        raise FolderError(path, f"has no {name}", f"Export it: bertsmith export MODEL {how}")
+    return Graph(file_inside(path, name), padding_id, torch.get_num_threads())
 
 
 def _objective(opened: ModelFolder, config_path: Path) -> Objective:

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from torch import Tensor
 
+from bertsmith.data.batch import Tokens
 from bertsmith.data.labelled.inputs import TrainedOn
 from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.inference import inputs
 from bertsmith.inference.embedder import Embedder, LayerJoin, Precision
+from bertsmith.inference.fill import MaskPredictor
 from bertsmith.inference.save import Origin, save
 from bertsmith.insight.inspection.assembly import inspect
 from bertsmith.insight.inspection.inspection import Inspection
@@ -253,6 +256,26 @@ class LoadedModel:
                 remedy += ", as an ELECTRA's generator is"
             raise FolderError(self.path, "has no masked-word head", remedy)
         return self.objective
+
+    def mask_predictor(self) -> MaskPredictor:
+        """The logits of a masked language model at some positions; a model without a head is refused.
+
+        >>> callable(model.mask_predictor())
+        True
+        """
+        objective = self.masked_lm("Blanks").eval()
+        return lambda tokens, positions: objective.logits(objective.trunk(tokens, selected=positions))
+
+    def task_outputs(self, tokens: Tokens) -> list[Tensor]:
+        """The outputs of a fine-tuned network for each sequence of a batch, such as logits.
+
+        >>> from bertsmith.data.batch import Tokens
+        >>> [logits] = bertsmith.load("runs/reviews").task_outputs(Tokens.from_rows([[2, 3]], [[0, 0]]))
+        >>> len(logits)
+        2
+        """
+        assert isinstance(self.objective, Task)
+        return self.objective.outputs(tokens)
 
     def causal_lm(self) -> CausalLM:
         """The causal language model of a GPT; other models are refused.

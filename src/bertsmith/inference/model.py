@@ -57,7 +57,8 @@ class Model(LoadedModel):
         asked, one = inputs.as_texts(texts)
         if not isinstance(top_k, int) or top_k < 1:
             raise RecipeError("top_k", f"is {inputs.short_repr(top_k)}", "Give 1 or more")
-        filled = fill(self.masked_lm("Blanks"), self.tokenizer, asked, top_k)
+        options: dict[str, Any] = {"max_length": self.max_length, "device": self.device}
+        filled = fill(self.mask_predictor(), self.tokenizer, asked, top_k, **options)
         return filled[0] if one else filled
 
     @overload
@@ -272,7 +273,8 @@ class Model(LoadedModel):
             raise FolderError(self.path, "was not fine-tuned to predict anything", remedy)
         examples, one = inputs.as_examples(self.input_format(), texts)
         items = self.objective.preprocess(examples, self.tokenizer, self.max_length)
-        predictions = [Prediction(said) for said in predict(self.objective, examples, items, device=self.device)]
+        found = predict(self.objective, examples, items, device=self.device, outputs=self.task_outputs)
+        predictions = [Prediction(said) for said in found]
         return predictions[0] if one else predictions
 
     def predict_stream(self, examples: Iterator[Any], chunk_size: int = 1024) -> Iterator[dict[str, Any]]:

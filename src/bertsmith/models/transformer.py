@@ -99,7 +99,7 @@ class Transformer(nn.Module):
         `causal` makes the attention of an encoder causal.
         """
         hidden = self.embed(tokens)
-        return self._run_layers(hidden, self.attention_inputs(tokens, hidden, kernel, memory, causal=causal), selected)
+        return self.run_layers(hidden, self.attention_inputs(tokens, hidden, kernel, memory, causal=causal), selected)
 
     def hidden_states(self, tokens: Tokens, kernel: KernelName | None = None) -> list[Float[Tensor, "T D"]]:
         """The hidden vectors after the embeddings and after every layer."""
@@ -150,7 +150,7 @@ class Transformer(nn.Module):
             return tokens.positions
         padding = tokens.ids == self.config.position_offset - 1
         total = padding.cumsum(0)
-        starts = (torch.arange(len(total), device=total.device) - tokens.positions).clamp(min=0)
+        starts = (torch.arange(total.shape[0], device=total.device) - tokens.positions).clamp(min=0)
         earlier = total[starts] - padding[starts].to(total.dtype)  # padding tokens of earlier sequences
         return torch.where(padding, -1, tokens.positions - (total - earlier))
 
@@ -158,9 +158,10 @@ class Transformer(nn.Module):
         """The layers in the order of computation; a shared layer is applied again and again."""
         return list(self.layers) * (self.config.layers // self.config.distinct)
 
-    def _run_layers(
+    def run_layers(
         self, hidden: Float[Tensor, "T D"], inputs: list[AttentionInputs], selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
+        """All layers and the final norm; the last layer computes only the `selected` positions."""
         *before, (last, last_inputs) = zip(self.layer_sequence(), inputs, strict=True)
         for layer, each in before:
             hidden = layer(hidden, each)
@@ -188,7 +189,7 @@ class Transformer(nn.Module):
         memories = cache.cross_layers if uncached is None and memory else [each.memory for each in inputs]
         rows = zip(inputs, parts, memories, strict=True)
         filling = [each._replace(kernel=Filling(each.kernel, part), memory=kept) for each, part, kept in rows]
-        return self._run_layers(hidden, filling, tokens.bounds[1:] - 1)
+        return self.run_layers(hidden, filling, tokens.bounds[1:] - 1)
 
     def step(self, ids: Int[Tensor, "B W"], cache: KVCache) -> Float[Tensor, "B W D"]:
         """Read one more token of every beam, or several of a single beam: the vectors that predict the next ones."""
@@ -196,10 +197,10 @@ class Transformer(nn.Module):
         positions = cache.reserve(ids.shape[1] // cache.beams).clamp(max=self.config.max_length - 1).flatten()
         bounds = torch.arange(ids.numel() + 1, dtype=torch.int32, device=ids.device)
         tokens = Tokens(ids=ids.flatten(), bounds=bounds, positions=positions, max_length=1, equal_lengths=True)
-        windows = enumerate(self._by_layer(self.window, self.local_window))
+        windows = enumerate(self.by_layer(self.window, self.local_window))
         kernels = [Cached(cache.layer_cache(number, window, self.relative)) for number, window in windows]
-        inputs = self._with_rotations(tokens, kernels, cache.cross_layers or [None] * len(kernels))
-        vectors = self._run_layers(self.embed(tokens), inputs)
+        inputs = self.with_rotations(tokens, kernels, cache.cross_layers or [None] * len(kernels))
+        vectors = self.run_layers(self.embed(tokens), inputs)
         cache.commit()
         return vectors.view(*ids.shape, -1)
 
@@ -234,18 +235,19 @@ class Transformer(nn.Module):
         encoded = None
         if memory is not None:
             encoded = EncodedMemory(memory.vectors, cross_attention(name, own, _sequences(memory.tokens)))
-        kernels = self._by_layer(attention, local_attention)
-        return self._with_rotations(tokens, kernels, [encoded] * self.config.layers)
+        kernels = self.by_layer(attention, local_attention)
+        return self.with_rotations(tokens, kernels, [encoded] * self.config.layers)
 
-    def _with_rotations(
+    def with_rotations(
         self, tokens: Tokens, kernels: Sequence[Kernel], memories: Sequence[EncodedMemory | LayerCache | None]
     ) -> list[AttentionInputs]:
+        """For every layer its kernel and memory, and the rotation of positions that it wants."""
         rotation = None if self.rotary is None else self.rotary(tokens.positions)
         local_rotation = rotation if self.local_rotary is None else self.local_rotary(tokens.positions)
-        rotations = self._by_layer(rotation, local_rotation)
+        rotations = self.by_layer(rotation, local_rotation)
         return [AttentionInputs(*each) for each in zip(kernels, rotations, memories, strict=True)]
 
-    def _by_layer(self, whole: T, local: T) -> list[T]:
+    def by_layer(self, whole: T, local: T) -> list[T]:
         """For every layer the first where it sees the whole sequence, and the second where it sees a window."""
         return [local if self.config.is_local(number) else whole for number in range(self.config.layers)]
 

@@ -115,6 +115,19 @@ class Padded(Kernel):
         return self.queries.unpad(attended)
 
 
+@dataclass(eq=False)
+class Rectangle(Kernel):
+    """Rows that are padded already: the flat batch is the rectangle itself, padding included, and is only viewed."""
+
+    real: Bool[Tensor, "B L"]  # False: padding
+    mask: Float[Tensor, "_ _ _ L"]  # added to the scores
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+        query, key, value = (torch.unflatten(part, 0, self.real.shape).transpose(1, 2) for part in (query, key, value))
+        attended = F.scaled_dot_product_attention(query, key, value, self.mask, dropout)
+        return attended.transpose(1, 2).flatten(0, 1)
+
+
 def _without_empty(queries: Sequences, keys: Sequences) -> tuple[Sequences, Sequences]:
     """The same without empty sequences at the end, unless counting them would wait for a GPU or break a graph."""
     if queries.bounds.device.type != "cpu" or torch.compiler.is_compiling():

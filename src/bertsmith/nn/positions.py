@@ -53,21 +53,28 @@ class RotaryPositions(nn.Module):
 
     def forward(self, positions: Int[Tensor, "T"]) -> Rotation:
         """Cosines and sines of each position's angles for query, key and value; all heads share them."""
-        cosine, sine = _rotary_angles(positions, self.head_width, self.base)
+        # An exported graph is made of operations that other runtimes know.
+        angles = rotary_angles if torch.compiler.is_exporting() else _opaque_rotary_angles
+        cosine, sine = angles(positions, self.head_width, self.base)
         one, zero = torch.ones_like(cosine), torch.zeros_like(sine)  # values are not rotated
         return torch.stack((cosine, cosine, one), 1)[:, :, None], torch.stack((sine, sine, zero), 1)[:, :, None]
 
 
-# An opaque operation: a compiler would compute powers, sines and cosines again for every head of every layer.
-@torch.library.custom_op("bertsmith::rotary_angles", mutates_args=())
-def _rotary_angles(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
+def rotary_angles(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of each position's angles, one for each pair of a head's dimensions."""
     # In float32, whatever the weights are in: half precision cannot distinguish the positions of a long text.
     steps = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device)
     angles = positions[:, None].float() * (1.0 / base ** (steps / head_width))
     return angles.cos(), angles.sin()
 
 
-@_rotary_angles.register_fake
+# An opaque operation: a compiler would compute powers, sines and cosines again for every head of every layer.
+@torch.library.custom_op("bertsmith::rotary_angles", mutates_args=())
+def _opaque_rotary_angles(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
+    return rotary_angles(positions, head_width, base)
+
+
+@_opaque_rotary_angles.register_fake
 def _(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
     empty = positions.new_empty((len(positions), head_width // 2), dtype=torch.float32)
     return empty, torch.empty_like(empty)

@@ -6,7 +6,7 @@ BERT attends to everything, GPT is causal; most layers of ModernBERT have slidin
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 
@@ -34,7 +34,10 @@ class Window:
 
     def mask(self, queries: int, keys: int, device: torch.device | None = None) -> Bool[Tensor, "queries keys"]:
         """True where a query may attend to a key, both counted from the same first token."""
-        ahead = torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
+        return self.visible(torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None])
+
+    def visible(self, ahead: Int[Tensor, "*N"]) -> Bool[Tensor, "*N"]:
+        """True where a query may attend to a key that is so many tokens ahead of it."""
         visible = torch.ones_like(ahead, dtype=torch.bool)
         if self.right is not None:
             visible &= ahead <= self.right

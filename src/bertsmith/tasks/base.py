@@ -113,14 +113,19 @@ def predict(
     budget: int = BATCH_TOKENS,
     detailed: bool = False,
     progress: Callable[[float], object] = lambda _: None,
+    outputs: Callable[[Tokens], list[Tensor]] | None = None,
 ) -> list[Any]:
-    """A prediction for every example, in order; sequences are batched by length. `progress` gets the share done."""
+    """A prediction for every example, in order; sequences are batched by length. `progress` gets the share done.
+
+    `outputs` computes what `task.outputs` would: by another backend, for example.
+    """
+    compute = outputs or task.outputs
     found, done = list[Any](), 0
     for start, stop, chunk in _chunks(items, len(examples)):
         rows = [row for item in chunk for row in item.rows]
         share = partial(_report_share, progress, done / max(1, len(items)), len(chunk) / max(1, len(items)), len(rows))
-        outputs = map_rows(rows, lambda tokens: _to_host(task.outputs(tokens)), device, budget, share)
-        found += _postprocess(task, examples[start:stop], chunk, start, outputs, detailed)
+        computed = map_rows(rows, lambda tokens: _to_host(compute(tokens)), device, budget, share)
+        found += _postprocess(task, examples[start:stop], chunk, start, computed, detailed)
         done += len(chunk)
     return found
 

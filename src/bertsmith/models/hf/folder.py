@@ -227,7 +227,8 @@ def _weight_files(folder: Path) -> list[Path]:
     if pickled := sorted(folder.glob("pytorch_model*.bin")):
         remedy = f"A pickle can run code: save the model again with transformers, which writes {WEIGHTS}"
         raise FolderError(pickled[0], "is a pickle and is not opened", remedy)
-    raise FolderError(folder, f"has no {WEIGHTS}")
+    graph = "It is an export for ONNX Runtime: name the model that it was made of"
+    raise FolderError(folder, f"has no {WEIGHTS}", graph if (folder / "model.onnx").exists() else "")
 
 
 def _header(file: Path) -> list[StoredWeight]:

@@ -73,7 +73,7 @@ def test_a_recorded_pass_has_the_vectors_and_the_weights_of_every_head() -> None
         assert torch.equal(found, true)
     assert len(recorded.attention) == SMALL.layers
     assert recorded.cross_attention == []
-    for layer in recorded.attention:
+    for layer in module.attention_maps(tokens):
         assert [tuple(weights.shape) for weights in layer] == [(4, len(row), len(row)) for row in ROWS]
         assert all(torch.allclose(weights.sum(2), torch.tensor(1.0)) for weights in layer)
 

@@ -108,6 +108,12 @@ class Transformer(nn.Module):
             states.append(layer(states[-1], inputs))
         return [*states[:-1], self.final_norm(states[-1])]
 
+    def attention_maps(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
+        """Attention weights by layer and sequence: from each token (row) to each (column)."""
+        from bertsmith.models.recorded import record  # which needs this class
+
+        return record(self, tokens).attention
+
     def share_embeddings(self, other: "Transformer") -> None:
         """Use the embedding tables of another network, which then get the gradients of both (ELECTRA)."""
         self.embedding, self.positions, self.segments = other.embedding, other.positions, other.segments

@@ -44,9 +44,7 @@ class TransformerConfig(Counted):
     activation: Activation = "gelu"
     pooler: PoolerActivation = "tanh"  # its activation; with any other than "tanh" each task trains its own pooler
     gated: bool = False  # the feed-forward network is a gated linear unit, with three matrices
-    norm_position: Literal["post", "pre"] = (
-        "post"  # after each residual sum; "pre": before each sublayer, and once at the end
-    )
+    norm_position: NormPosition = "post"  # after each residual sum; "pre": before each sublayer, and once at the end
     embedding_norm: bool = True  # the sum of the embeddings is normalised
     norm: Literal["layer", "rms"] = "layer"  # LayerNorm, or RMSNorm, which does not subtract the mean
     tie_embeddings: bool = True  # weight tying: the output layer is the embedding table

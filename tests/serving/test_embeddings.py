@@ -24,16 +24,16 @@ def test_one_text_and_a_list_of_one_have_the_same_bits(server: LocalServer) -> N
     one = server.post(PATH, {"input": "the cat", "model": "plain"})["data"]
     listed = server.post(PATH, {"input": ["the cat"], "model": "plain"})["data"]
     assert one == listed
-    assert server.post("/embed", {"inputs": "the cat", "model": "plain"}) == one[0]["embedding"]
+    assert server.post("/embed", {"inputs": "the cat", "model": "plain"}) == [one[0]["embedding"]]
 
 
 def test_neighbours_in_a_batch_change_nothing(server: LocalServer) -> None:
     texts = prose(24, 2)
-    alone = np.array([server.post("/embed", {"inputs": text, "model": "plain"}) for text in texts])
+    alone = np.concatenate([server.post("/embed", {"inputs": text, "model": "plain"}) for text in texts])
 
     async def together() -> list[list[float]]:
         asked = [server.request("POST", "/embed", {"inputs": text, "model": "plain"}) for text in texts]
-        return [reply.json for reply in await asyncio.gather(*asked)]
+        return [reply.json[0] for reply in await asyncio.gather(*asked)]
 
     assert np.abs(np.array(server.loop.run_until_complete(together())) - alone).max() < 1e-6
 
@@ -56,10 +56,10 @@ def test_token_ids_are_embedded_as_their_text(server: LocalServer, models: dict[
 
 
 def test_fewer_dimensions_are_normalised_anew(server: LocalServer) -> None:
-    whole = np.array(server.post("/embed", {"inputs": "the cat", "model": "plain"}))
-    short = np.array(server.post("/embed", {"inputs": "the cat", "model": "plain", "dimensions": 5}))
+    [whole] = np.array(server.post("/embed", {"inputs": "the cat", "model": "plain"}))
+    [short] = np.array(server.post("/embed", {"inputs": "the cat", "model": "plain", "dimensions": 5}))
     assert short == pytest.approx(whole[:5] / np.linalg.norm(whole[:5]), abs=1e-6)
-    raw = np.array(server.post("/embed", {"inputs": "the cat", "model": "plain", "normalize": False}))
+    [raw] = np.array(server.post("/embed", {"inputs": "the cat", "model": "plain", "normalize": False}))
     assert raw / np.linalg.norm(raw) == pytest.approx(whole, abs=1e-6)
     assert np.linalg.norm(raw) != pytest.approx(1, abs=1e-2)
 

@@ -13,8 +13,12 @@ from typing import Any
 
 import msgspec
 
+from bertsmith.errors import BertsmithError
+from bertsmith.serving.exchange import Answer, Request, Route
+from bertsmith.serving.huggingface import PIPELINE
 from bertsmith.serving.request_error import RequestError
-from bertsmith.serving.routes import OPEN, ROUTES, Answer, Request, Route
+from bertsmith.serving.routes import OPEN, ROUTES
+from bertsmith.serving.schemas import decode
 from bertsmith.serving.served import Served
 from bertsmith.serving.settings import Settings
 
@@ -45,6 +49,8 @@ class Application:
             answer = refused(refusal, scope["path"])
         except DisconnectedError:
             return
+        except BertsmithError as error:  # a text that the tokenizer cannot read
+            answer = refused(RequestError.of(str(error)), scope["path"])
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             where = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
@@ -64,9 +70,8 @@ class Application:
             authorise(headers.get(b"authorization", b""), self.settings.key)
         route = find(scope["method"], path)
         request = Request(self.settings, self.served, path, model)
-        if route.method == "POST":
-            request.content = await self._body(headers, receive)
-        return await route.handle(request)
+        body = None if route.body is None else decode(await self._body(headers, receive), route.body)
+        return await route.handle(request, body)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """The body, refused as soon as it is known to be too long, and if it does not arrive in time."""
@@ -110,22 +115,23 @@ def split(path: str) -> tuple[str, str | None]:
     """A path without the name of a model before it, and that name: `/models/mine/fill` is `/fill` of `mine`."""
     if not path.startswith(MODELS):
         return path, None
-    name, slash, rest = path.removeprefix(MODELS).rpartition("/")
-    if slash and (found := f"/{rest}") in PATHS:
-        return found, name
-    return "/", path.removeprefix(MODELS)
-
-
-PATHS = {path for _, path in ROUTES}
+    rest = path.removeprefix(MODELS)
+    name, pipeline, task = rest.partition(PIPELINE)
+    if pipeline:
+        return pipeline + task, name
+    name, _, last = rest.rpartition("/")
+    if name and ("POST", f"/{last}") in ROUTES:
+        return f"/{last}", name
+    return "/", rest.rstrip("/")
 
 
 def find(method: str, path: str) -> Route:
     """The route of a method and a path."""
     if (route := ROUTES.get((method, path))) is not None:
         return route
-    for (known, start), route in ROUTES.items():
-        if start.endswith("/") and start != "/" and path.startswith(start) and known == method:
-            return route
+    for start in (PIPELINE, "/v1/models/"):  # routes that end with a value
+        if path.startswith(start) and (method, start) in ROUTES:
+            return ROUTES[method, start]
     if methods := [known for known, place in ROUTES if place == path]:
         raise RequestError(405, path, f"does not answer {method}", f"Use {' or '.join(methods)}")
     raise RequestError(404, path[:80], "is no route of this server", "GET /openapi.json lists them")

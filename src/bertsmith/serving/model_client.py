@@ -61,7 +61,7 @@ class ModelClient(asyncio.Protocol):
         if result.values is None:
             if result.fault:
                 raise RequestError(500, verb, result.error, "The log of the server has the place")
-            raise refused(result.error)
+            raise RequestError.of(result.error)
         return result
 
     async def close(self) -> None:
@@ -75,12 +75,3 @@ class ModelClient(asyncio.Protocol):
 def unavailable() -> RequestError:
     """The refusal while there is no model process, or when it has died with the request."""
     return RequestError(503, "model", "is being loaded", "Try again in a few seconds", retry_after=2)
-
-
-def refused(error: str) -> RequestError:
-    """An error of the model process that the client can mend, as a refusal of the same line."""
-    location, _, rest = error.partition(": ")
-    fact, _, remedy = rest.partition(". ")
-    refusal = RequestError(422, location, fact, remedy)
-    refusal.args = (error,)
-    return refusal

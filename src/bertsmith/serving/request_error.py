@@ -17,6 +17,9 @@ KINDS = {
 }
 
 
+MAX_PART = 200  # characters of each part of a line that comes from elsewhere
+
+
 class RequestError(BertsmithError):
     """An answer other than 200, as `place: fact. remedy.`."""
 
@@ -25,6 +28,13 @@ class RequestError(BertsmithError):
     ) -> None:
         super().__init__(location, fact, remedy)
         self.status, self.retry_after, self.close = status, retry_after, close
+
+    @classmethod
+    def of(cls, line: str) -> "RequestError":
+        """An error of the library, which the client can mend; a long one, such as of a long text, is shortened."""
+        location, _, rest = line.partition(": ")
+        fact, _, remedy = rest.partition(". ")
+        return cls(422, location[:MAX_PART], fact[:MAX_PART], remedy[:MAX_PART])
 
     @property
     def kind(self) -> str:

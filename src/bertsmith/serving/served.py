@@ -77,7 +77,7 @@ class Served:
                 raise RequestError(422, f"model {found}", f"cannot {task or verb or 'do this'}", found.abilities())
             return found
         able = [model for model in self.models.values() if can(model, verb, task)]
-        if len(able) == 1 or (able and not verb):
+        if len(able) == 1:
             return able[0]
         if able:
             raise RequestError(422, "model", "is missing", f"Give one of: {', '.join(map(str, able))}")
@@ -85,21 +85,30 @@ class Served:
         raise RequestError(422, "model", f"none here can {task or verb}", every)
 
     async def run(
-        self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, limits: Limits, **options: Any
+        self,
+        model: FrontModel,
+        verb: str,
+        inputs: list[Any],
+        tokens: int,
+        limits: Limits,
+        *,
+        work: int | None = None,
+        **options: Any,
     ) -> Result:
-        """Run inputs, if the queue has room for their tokens."""
+        """Run inputs, if the queue has room for them: for their tokens, each as often as the network reads it."""
         if self.client is None:
             raise unavailable()
         if tokens > limits.request_tokens:
             fact = f"{tokens:,} tokens are more than the {limits.request_tokens:,} that a request may have"
             raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
-        if self.pending_tokens and self.pending_tokens + tokens > limits.queue_tokens:
+        work = tokens if work is None else work
+        if self.pending_tokens and self.pending_tokens + work > limits.queue_tokens:
             raise overloaded()
-        self.pending_tokens += tokens
+        self.pending_tokens += work
         try:
-            return await self.client.run(model.served.name, verb, inputs, options, tokens)
+            return await self.client.run(model.served.name, verb, inputs, options, work)
         finally:
-            self.pending_tokens -= tokens
+            self.pending_tokens -= work
 
 
 def overloaded() -> RequestError:

@@ -4,19 +4,21 @@ An input is run with whatever others are waiting; its result does not depend on 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bertsmith.inference.inputs import as_examples
 from bertsmith.inference.model import Model
 from bertsmith.models.hf.folder import WEIGHTS
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import LanguageModel
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.serving.wire import ServedModel
-from bertsmith.tasks.base import Task
+from bertsmith.tasks.base import Task, predict
+from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.tasks.text_to_text import TextToText
 
 Options = dict[str, Any]
@@ -38,12 +40,24 @@ def _embed(model: Model, inputs: Sequence[bytes], options: Options) -> list[byte
 
 
 def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
-    """Predictions; a pair of texts arrives as a list, and the library takes a tuple."""
-    return list(model.predict([tuple(one) if isinstance(one, list) else one for one in inputs]))
+    """Predictions, of tags with their probabilities. A pair of texts, or words, arrive as a list."""
+    task = model.objective
+    assert isinstance(task, Task)
+    given = [tuple(one) if isinstance(one, list) else one for one in inputs]
+    examples, _ = as_examples(model.input_format(), given)
+    items = task.preprocess(examples, model.tokenizer, model.max_length)
+    return predict(task, examples, items, device=model.device, detailed=model.task == "tag")
+
+
+def _reranks(model: Model) -> bool:
+    task = model.objective
+    if not isinstance(task, SequenceClassification):
+        return False
+    return task.config.problem == "regression" or (task.config.problem == "single_label" and len(task.labels) == 2)
 
 
 def _fill(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
-    return [filled.to_dict() for filled in model.fill(list(inputs), **options)]
+    return [asdict(filled) for filled in model.fill(list(inputs), **options)]
 
 
 def _score(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
@@ -82,6 +96,8 @@ def describe(name: str, model: Model) -> ServedModel:
         verbs=verbs,
         task=model.task,
         labels=list(model.labels),
+        sentence=model.embeds_sentences,
+        reranks=_reranks(model),
         description=repr(model),
         max_length=model.max_length,
         embedding_length=min(sentence.length or model.max_length, model.max_length) if embeds else 0,

@@ -21,6 +21,8 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     verbs: list[str]  # of serving.verbs
     task: str  # of fine-tuning; empty after pretraining alone
     labels: list[str]
+    sentence: bool  # whether it was made for sentence embeddings
+    reranks: bool  # whether its predictions for pairs of texts are numbers, or probabilities of two classes
     description: str
     max_length: int  # of a sequence, in tokens
     embedding_length: int = 0  # tokens of a text that its embedding reads

@@ -11,8 +11,10 @@ from typing import Any
 
 from bertsmith.inference.model import Model
 from bertsmith.serving.application import Application
+from bertsmith.serving.counters import Counters
 from bertsmith.serving.model_client import ModelClient
 from bertsmith.serving.model_process import ModelServer
+from bertsmith.serving.paths import PATHS
 from bertsmith.serving.served import FrontModel, Served
 from bertsmith.serving.settings import Limits, Settings
 
@@ -36,9 +38,10 @@ class LocalServer:
     def __init__(self, models: dict[str, Model], **settings: Any) -> None:
         self.loop = asyncio.new_event_loop()
         self.settings = Settings(models={name: model.path for name, model in models.items()}, **settings)
-        self.served = Served()
+        self.counters = Counters.private(PATHS)
+        self.served = Served(self.settings.limits, self.counters)
         self.application = Application(self.settings, self.served)
-        self.server = ModelServer(models, "cpu")
+        self.server = ModelServer(models, "cpu", self.counters)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         ours, theirs = socket.socketpair()
         self.server.attach(theirs)

@@ -5,16 +5,16 @@ Whatever a client gets wrong is an answer of one line in the 400s; texts of requ
 
 import asyncio
 import hmac
-import sys
-import traceback
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bertsmith.errors import BertsmithError
+from bertsmith.serving.counters import OTHER
 from bertsmith.serving.exchange import Answer, Request, Route
+from bertsmith.serving.faults import log_fault
 from bertsmith.serving.huggingface import PIPELINE
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.routes import OPEN, ROUTES
@@ -43,7 +43,9 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        began, route = time.perf_counter(), OTHER
         try:
+            route, _ = split(scope["path"])
             answer = await self._answer(scope, receive)
         except RequestError as refusal:
             answer = refused(refusal, scope["path"])
@@ -52,13 +54,10 @@ class Application:
         except BertsmithError as error:  # a text that the tokenizer cannot read
             answer = refused(RequestError.of(str(error)), scope["path"])
         except Exception as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            where = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
-            print(f"bertsmith serve: {type(error).__name__} at {where}", file=sys.stderr, flush=True)
-            place = RequestError(
-                500, "server", f"{type(error).__name__}, a fault of the server", "Its log has the place"
-            )
-            answer = refused(place, scope["path"])
+            log_fault(error)
+            fact = f"{type(error).__name__}, a fault of the server"
+            answer = refused(RequestError(500, "server", fact, "Its log has the place"), scope["path"])
+        self.served.counters.count_request(route, answer.status, time.perf_counter() - began)
         headers = [(b"content-type", answer.kind), (b"content-length", str(len(answer.content)).encode())]
         await send({"type": "http.response.start", "status": answer.status, "headers": [*headers, *answer.headers]})
         await send({"type": "http.response.body", "body": answer.content})
@@ -68,10 +67,13 @@ class Application:
         path, model = split(scope["path"])
         if self.settings.key and path not in OPEN:
             authorise(headers.get(b"authorization", b""), self.settings.key)
+        check_origin(headers)
         route = find(scope["method"], path)
         request = Request(self.settings, self.served, path, model)
-        body = None if route.body is None else decode(await self._body(headers, receive), route.body)
-        return await route.handle(request, body)
+        if route.body is None:
+            return await route.handle(request, None)
+        self.served.check_room()
+        return await route.handle(request, decode(await self._body(headers, receive), route.body))
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """The body, refused as soon as it is known to be too long, and if it does not arrive in time."""
@@ -109,6 +111,13 @@ def authorise(given: bytes, key: str) -> None:
     if scheme.lower() != b"bearer" or not same:
         fact = "is not the server's" if token else "is missing"
         raise RequestError(401, "key", fact, "Send the header Authorization: Bearer KEY")
+
+
+def check_origin(headers: dict[bytes, bytes]) -> None:
+    """Refuse requests that a page of another site makes a browser send: a server without a key trusts its machine."""
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host", b""):
+        raise RequestError(403, "origin", "is another site", "Ask the server from its own page, or from a program")
 
 
 def split(path: str) -> tuple[str, str | None]:

@@ -50,7 +50,7 @@ async def embed(
     ids = model.read_ids(rows)
     tokens = sum(map(len, ids)) + model.special_tokens * len(ids)
     packed = [one.tobytes() for one in ids]
-    result = await served.run(model, "embed", packed, tokens, settings.limits, precision=settings.precision)
+    result = await served.run(model, "embed", packed, tokens, precision=settings.precision)
     assert result.values is not None
     vectors = np.frombuffer(b"".join(result.values), np.float32).reshape(len(ids), width)[:, :dimensions]
     if model.served.normalise if normalise is None else normalise:

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import uvicorn
@@ -13,9 +15,12 @@ import uvicorn
 from bertsmith.errors import BertsmithError
 from bertsmith.serving.application import Application
 from bertsmith.serving.control import Control, Order
+from bertsmith.serving.counters import Counters
 from bertsmith.serving.model_client import ModelClient
+from bertsmith.serving.paths import PATHS
+from bertsmith.serving.protocol import protocol
 from bertsmith.serving.served import FrontModel, Served
-from bertsmith.serving.settings import FrontSettings
+from bertsmith.serving.settings import FrontSettings, Settings
 
 BACKLOG = 2_048  # connections that the system keeps until they are accepted
 
@@ -28,32 +33,38 @@ class Server(uvicorn.Server):
         yield
 
 
+def http_server(settings: Settings, served: Served) -> Server:
+    """The HTTP server of a front."""
+    limits = settings.limits
+    config = uvicorn.Config(
+        Application(settings, served),
+        http=protocol(limits, served.counters),
+        loop="uvloop",
+        lifespan="off",
+        ws="none",
+        log_level="critical",  # its lines may quote requests
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # any number of seconds will do
+        timeout_graceful_shutdown=settings.drain_seconds,  # type: ignore[arg-type]
+    )
+    config.load()
+    return Server(config)
+
+
 class Front:
     """The event loop's part of a front."""
 
     def __init__(self, settings: FrontSettings, control: Control) -> None:
         self.settings, self.control = settings, control
-        self.served = Served()
-        limits = settings.server.limits
-        config = uvicorn.Config(
-            Application(settings.server, self.served),
-            http="httptools",
-            loop="uvloop",
-            lifespan="off",
-            ws="none",
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=int(limits.idle_seconds),
-            timeout_graceful_shutdown=int(settings.server.drain_seconds),
-        )
-        self.server = Server(config)
+        counters = Counters.open(Path(settings.counters), PATHS, settings.row)
+        self.served = Served(settings.server.limits, counters)
+        self.server = http_server(settings.server, self.served)
         self._switches: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
         """Serve until the supervisor closes the pipe."""
-        self.server.config.load()
         with asyncio.Runner(loop_factory=self.server.config.get_loop_factory()) as runner:
             runner.run(self._serve())
 
@@ -95,6 +106,8 @@ class Front:
 def main() -> None:
     """Run the process: `python -m bertsmith.serving.front`."""
     control = Control()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is an open file
     Front(control.settings(FrontSettings), control).run()
     os._exit(0)  # a thread may still wait for orders
 

@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,9 @@ from bertsmith.inference.model import Model
 from bertsmith.serving import wire
 from bertsmith.serving.batcher import Batcher
 from bertsmith.serving.control import Control
+from bertsmith.serving.counters import Counters
+from bertsmith.serving.faults import log_fault
+from bertsmith.serving.paths import PATHS
 from bertsmith.serving.settings import ModelSettings, Settings
 from bertsmith.serving.verbs import VERBS, describe
 from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result
@@ -74,8 +76,8 @@ class Waiting:
 class ModelServer:
     """Models, and the batches that run through them."""
 
-    def __init__(self, models: dict[str, Model], device: str) -> None:
-        self.models, self.device = models, device
+    def __init__(self, models: dict[str, Model], device: str, counters: Counters) -> None:
+        self.models, self.device, self.counters = models, device, counters
         self.batcher: Batcher[Waiting] = Batcher(BATCH_TOKENS[torch.device(device).type])
         self._open = 0
         self._closed = threading.Condition()
@@ -126,27 +128,31 @@ class ModelServer:
                 for waiting in group:
                     self._answer([waiting])
                 return
-            group[0].connection.send(_failed(first.id, error))
+            result = _failed(first.id, error)
+            self.counters.add("faults", result.fault)
+            group[0].connection.send(result)
             return
-        seconds, tokens = time.perf_counter() - began, sum(waiting.tokens for waiting in group)
+        self._count(len(group), sum(waiting.tokens for waiting in group), time.perf_counter() - began)
         results: dict[Connection, list[Result]] = {}
         start = 0
         for waiting in group:
             stop = start + len(waiting.job.inputs)
-            result = Result(waiting.job.id, values[start:stop], seconds=seconds, batch_tokens=tokens)
+            result = Result(waiting.job.id, values[start:stop])
             results.setdefault(waiting.connection, []).append(result)
             start = stop
         for connection, some in results.items():
             connection.send(*some)
+
+    def _count(self, jobs: int, tokens: int, seconds: float) -> None:
+        for name, value in (("batches", 1), ("batch_jobs", jobs), ("batch_tokens", tokens), ("batch_seconds", seconds)):
+            self.counters.add(name, value)
 
 
 def _failed(number: int, error: Exception) -> Result:
     """The result of a job that could not be done. Of our own faults the log has the place, but no text of the input."""
     if isinstance(error, BertsmithError):
         return Result(number, None, error=str(error))
-    frames = traceback.extract_tb(error.__traceback__)
-    where = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
-    print(f"bertsmith serve: {type(error).__name__} at {where}", file=sys.stderr, flush=True)
+    log_fault(error)
     return Result(number, None, error=f"{type(error).__name__} in the model process", fault=True)
 
 
@@ -166,7 +172,7 @@ def main() -> None:
     try:
         models = load_models(settings.server)
         device = str(next(iter(models.values())).device)
-        server = ModelServer(models, device)
+        server = ModelServer(models, device, Counters.open(Path(settings.counters), PATHS, settings.row))
     except BertsmithError as error:
         control.tell("failed", error=str(error))
         raise SystemExit(1) from None

@@ -1,9 +1,11 @@
-"""Routes about the server and its models: /health, /ready, /v1/models."""
+"""Routes about the server and its models: /health, /ready, /metrics, /v1/models."""
 
 from typing import Any
 
+from bertsmith.serving import metrics
 from bertsmith.serving.exchange import Answer, Request, as_json
 from bertsmith.serving.model_client import unavailable
+from bertsmith.serving.paths import PATHS
 from bertsmith.serving.served import FrontModel
 
 
@@ -33,3 +35,8 @@ async def models(request: Request, _: None) -> Answer:
 
 async def one_model(request: Request, _: None) -> Answer:
     return as_json(describe(request.served.find(request.path.removeprefix("/v1/models/"))))
+
+
+async def show_metrics(request: Request, _: None) -> Answer:
+    page = metrics.text(request.served.counters, PATHS, request.served.ready)
+    return Answer(page.encode(), b"text/plain; version=0.0.4; charset=utf-8")

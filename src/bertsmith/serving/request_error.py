@@ -5,11 +5,11 @@ from bertsmith.errors import BertsmithError
 KINDS = {
     400: "validation",
     401: "authentication",
+    403: "origin",
     404: "not_found",
     405: "method",
     408: "timeout",
     413: "too_large",
-    415: "validation",
     422: "validation",
     429: "overloaded",
     500: "internal",

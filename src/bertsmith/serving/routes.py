@@ -15,6 +15,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     for route in (
         Route("GET", "/health", model_routes.health, "Whether the server is alive; needs no key"),
         Route("GET", "/ready", model_routes.ready, "Whether the models are loaded"),
+        Route("GET", "/metrics", model_routes.show_metrics, "Counters, in the format of Prometheus"),
         Route("GET", "/openapi.json", describe, "This description"),
         Route("GET", "/v1/models", model_routes.models, "The models, as OpenAI lists them"),
         Route("GET", "/v1/models/", model_routes.one_model, "One model"),

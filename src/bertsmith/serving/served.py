@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertsmith.serving.counters import Counters
 from bertsmith.serving.model_client import ModelClient, unavailable
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.settings import Limits
@@ -50,12 +51,12 @@ class FrontModel:
 class Served:
     """All models of a server, and the connection to their process; replaced as a whole when models are reloaded."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits, counters: Counters) -> None:
+        self.limits, self.counters = limits, counters
         self.client: ModelClient | None = None
         self.models: dict[str, FrontModel] = {}
         self.generation = 0
         self.device = ""
-        self.pending_tokens = 0
 
     @property
     def ready(self) -> bool:
@@ -84,31 +85,33 @@ class Served:
         every = "; ".join(f"{model}: {model.abilities()}" for model in self.models.values())
         raise RequestError(422, "model", f"none here can {task or verb}", every)
 
+    def check_room(self, work: int = 0) -> None:
+        """Refuse a request that the queue has no room for. Its tokens are not known before it has been read."""
+        requests, tokens = self.counters.total("pending_requests"), self.counters.total("pending_tokens")
+        if requests and (requests >= self.limits.queue_requests or tokens + work > self.limits.queue_tokens):
+            raise overloaded()
+
     async def run(
-        self,
-        model: FrontModel,
-        verb: str,
-        inputs: list[Any],
-        tokens: int,
-        limits: Limits,
-        *,
-        work: int | None = None,
-        **options: Any,
+        self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, *, work: int | None = None, **options: Any
     ) -> Result:
         """Run inputs, if the queue has room for them: for their tokens, each as often as the network reads it."""
         if self.client is None:
             raise unavailable()
-        if tokens > limits.request_tokens:
-            fact = f"{tokens:,} tokens are more than the {limits.request_tokens:,} that a request may have"
+        if tokens > self.limits.request_tokens:
+            fact = f"{tokens:,} tokens are more than the {self.limits.request_tokens:,} that a request may have"
             raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
         work = tokens if work is None else work
-        if self.pending_tokens and self.pending_tokens + work > limits.queue_tokens:
-            raise overloaded()
-        self.pending_tokens += work
+        self.check_room(work)
+        self.counters.add("pending_requests")
+        self.counters.add("pending_tokens", work)
         try:
-            return await self.client.run(model.served.name, verb, inputs, options, work)
+            result = await self.client.run(model.served.name, verb, inputs, options, work)
         finally:
-            self.pending_tokens -= work
+            self.counters.add("pending_requests", -1)
+            self.counters.add("pending_tokens", -work)
+        self.counters.add("inputs", len(inputs))
+        self.counters.add("tokens", tokens)
+        return result
 
 
 def overloaded() -> RequestError:

@@ -15,7 +15,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     inputs: int = 2_048  # texts in a request
     request_tokens: int = 65_536  # of a request, special tokens included
     queue_tokens: int = 131_072  # of all requests that wait or are being computed
-    queue_seconds: float = 2.0  # a request that would wait longer is refused at once
+    queue_requests: int = 128  # that wait or are being computed
     connections: int = 1_024  # open at a time, of each front
     header_seconds: float = 10.0  # from a connection, or the first byte of a request, to the end of its headers
     body_seconds: float = 20.0  # from the end of the headers to the end of the body
@@ -41,6 +41,8 @@ class FrontSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     server: Settings
     descriptor: int
+    counters: str  # path of the table
+    row: int
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     server: Settings
     path: str
+    counters: str  # path of the table
+    row: int
 
 
 def default_fronts() -> int:

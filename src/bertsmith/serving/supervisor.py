@@ -17,9 +17,12 @@ import msgspec
 
 from bertsmith.errors import RunError
 from bertsmith.serving.control import Event, Order
+from bertsmith.serving.counters import MODEL_ROWS, Counters
+from bertsmith.serving.paths import PATHS
 from bertsmith.serving.settings import FrontSettings, ModelSettings, Settings
 from bertsmith.terminal import escape_control
 
+COUNTERS = "counters"  # the file of the table
 MAX_FAILURES = 5  # in a row, of one child, before the server gives up
 STEADY_SECONDS = 30.0  # a child that has lived so long has not failed in a row
 KILL_SECONDS = 5.0  # after the time for draining
@@ -99,6 +102,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reload()))
         with tempfile.TemporaryDirectory(prefix="bertsmith-serve-") as folder:  # only its owner can open it
             self.folder = Path(folder)
+            Counters.create(self.folder / COUNTERS, PATHS, len(self.sockets))
             for number in range(len(self.sockets)):
                 self._spawn(self._keep_front(number))
             self._spawn(self._keep_model())
@@ -136,7 +140,8 @@ class Supervisor:
         loop, failures = asyncio.get_running_loop(), 0
         while not self._stop.is_set():
             began, descriptor = loop.time(), self.sockets[number].fileno()
-            settings = FrontSettings(server=self.settings, descriptor=descriptor)
+            counters = str(self.folder / COUNTERS)
+            settings = FrontSettings(server=self.settings, descriptor=descriptor, counters=counters, row=number)
             front = await self._start("front", settings, (descriptor,))
             self.fronts[number] = front
             if self.order is not None:
@@ -163,7 +168,9 @@ class Supervisor:
         """A model process with all models loaded."""
         self._generation += 1
         order = Order(connect=str(self.folder / f"model-{self._generation}"), generation=self._generation)
-        child = await self._start("model_process", ModelSettings(server=self.settings, path=order.connect))
+        counters, row = str(self.folder / COUNTERS), -1 - self._generation % MODEL_ROWS
+        settings = ModelSettings(server=self.settings, path=order.connect, counters=counters, row=row)
+        child = await self._start("model_process", settings)
         event = await child.event()
         if event is None or event.kind != "ready":
             status = await child.process.wait()

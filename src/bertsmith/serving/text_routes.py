@@ -31,7 +31,7 @@ async def run_texts(
     """
     rows = await tokenise(model, [text for one in inputs for text in _strings(one)])
     tokens = sum(map(len, rows)) + model.special_tokens * len(inputs)
-    result = await request.served.run(model, verb, inputs, tokens, request.limits, work=tokens * factor, **options)
+    result = await request.served.run(model, verb, inputs, tokens, work=tokens * factor, **options)
     assert result.values is not None
     return result.values, tokens
 

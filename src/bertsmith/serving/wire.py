@@ -57,8 +57,6 @@ class Result(msgspec.Struct, array_like=True):
     values: list[Any] | None  # vectors as the bytes of float32 numbers, or JSON values
     error: str = ""  # one line
     fault: bool = False  # the error is ours and not the client's
-    seconds: float = 0.0  # that the batch took
-    batch_tokens: int = 0  # of the batch
 
 
 ENCODER = msgspec.msgpack.Encoder()

@@ -65,7 +65,7 @@ class Application:
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         path, model = split(scope["path"])
-        if self.settings.key and path not in OPEN:
+        if self.settings.key and (scope["method"], path) not in OPEN:
             authorise(headers.get(b"authorization", b""), self.settings.key)
         check_origin(headers)
         route = find(scope["method"], path)

@@ -11,6 +11,7 @@ from bertsmith.serving.served import FrontModel, Served
 from bertsmith.serving.settings import Limits, Settings
 
 ENCODER = msgspec.json.Encoder()
+HTML = "text/html"
 
 
 @dataclass
@@ -50,11 +51,18 @@ class Route:
     handle: Callable[[Request, Any], Awaitable[Answer]]
     summary: str
     body: Any = None
+    answers: str = "application/json"  # the type of its answers
 
 
 def as_json(value: Any, status: int = 200) -> Answer:
     """A value as JSON."""
     return Answer(ENCODER.encode(value), status=status)
+
+
+def html(page: str, *headers: tuple[bytes, bytes]) -> Answer:
+    """A page; a browser takes it as nothing else, and sends no address on."""
+    safe = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+    return Answer(page.encode(), HTML.encode() + b"; charset=utf-8", headers=[*safe, *headers])
 
 
 def as_list(inputs: Any, limits: Limits) -> tuple[list[Any], bool]:

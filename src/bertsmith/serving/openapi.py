@@ -1,6 +1,6 @@
 """openapi.json: the routes and the bodies of requests, for people, generators of clients and fuzzers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ ERRORS = {
 }
 
 
-def document(routes: Sequence[Route], public: Sequence[str]) -> dict[str, Any]:
+def document(routes: Sequence[Route], public: Collection[tuple[str, str]]) -> dict[str, Any]:
     """The description of a server with these routes."""
     bodies = [route.body for route in routes if route.body is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
@@ -31,7 +31,9 @@ def document(routes: Sequence[Route], public: Sequence[str]) -> dict[str, Any]:
     for route in routes:
         name = PARAMETERS.get(route.path)
         path = route.path + (f"{{{name}}}" if name else "")
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, name, by_body, route.path in public)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(
+            route, name, by_body, (route.method, route.path) in public
+        )
     error = {"type": "object", "properties": {"error": {}, "error_type": {"type": "string"}}, "required": ["error"]}
     return {
         "openapi": "3.1.0",
@@ -51,7 +53,7 @@ def _operation(route: Route, parameter: str | None, bodies: dict[Any, Any], publ
         "operationId": f"{route.method.lower()}{route.path.replace('/', '_').rstrip('_')}" or route.method.lower(),
         "security": [{}] if public else [{}, {"key": []}],
         "responses": {
-            "200": {"description": "The answer", "content": {"application/json": {"schema": {}}}},
+            "200": {"description": "The answer", "content": {route.answers: {"schema": {}}}},
             **{status: {"description": why, "content": wrong} for status, why in ERRORS.items()},
         },
     }

@@ -1,9 +1,9 @@
 """The table of routes of a front."""
 
-from bertsmith.serving import embedding_routes, huggingface, model_routes, openapi, schemas, text_routes
-from bertsmith.serving.exchange import Answer, Request, Route, as_json
+from bertsmith.serving import embedding_routes, huggingface, model_routes, openapi, page, schemas, text_routes
+from bertsmith.serving.exchange import HTML, Answer, Request, Route, as_json
 
-OPEN = ("/health",)  # needs no key
+OPEN = (("GET", "/health"), ("GET", "/"))  # need no key: they say nothing of the models
 
 
 async def describe(request: Request, _: None) -> Answer:
@@ -14,6 +14,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     (route.method, route.path): route
     for route in (
         Route("GET", "/health", model_routes.health, "Whether the server is alive; needs no key"),
+        Route("GET", "/", page.show, "The page for people", answers=HTML),
         Route("GET", "/ready", model_routes.ready, "Whether the models are loaded"),
         Route("GET", "/metrics", model_routes.show_metrics, "Counters, in the format of Prometheus"),
         Route("GET", "/openapi.json", describe, "This description"),
@@ -37,6 +38,14 @@ ROUTES: dict[tuple[str, str], Route] = {
         Route("POST", "/generate", text_routes.generate, "Continuations of a prompt", schemas.GenerateBody),
         Route("POST", "/translate", text_routes.translate, "Translations", schemas.TranslateBody),
         Route("POST", "/tokenize", text_routes.tokenize, "The tokens of a text", schemas.TokenizeBody),
+        Route(
+            "POST",
+            "/inspect",
+            text_routes.inspect,
+            "A page of what the model looks at and predicts",
+            schemas.InspectBody,
+            answers=HTML,
+        ),
         Route("POST", "/", huggingface.inference, "Hugging Face's inference endpoint", schemas.InferenceBody),
         Route("POST", "/pipeline/", huggingface.inference, "The same for one of its tasks", schemas.InferenceBody),
     )

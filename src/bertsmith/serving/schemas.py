@@ -135,6 +135,13 @@ class TokenizeBody(Body):
     add_special_tokens: bool = True
 
 
+class InspectBody(Body):
+    """`POST /inspect`: the page of a text, or of a pair of texts."""
+
+    inputs: Annotated[str | Pair, Meta(description="A text, or a pair of texts as a list.")]
+    attributions: bool = False  # which words decided: integrated gradients, which take longest
+
+
 class InferenceBody(Body, forbid_unknown_fields=False):
     """`POST /` and `POST /models/NAME`: the form of Hugging Face's inference endpoints."""
 

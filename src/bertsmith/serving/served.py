@@ -20,6 +20,7 @@ ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model
     "score": "/score",
     "generate": "/generate",
     "translate": "/translate",
+    "inspect": "/inspect",
 }
 
 
@@ -31,6 +32,7 @@ class FrontModel:
         tokenizer = Tokenizer.load(served.folder)
         self.tokenizer = tokenizer.for_tasks() if served.for_tasks else tokenizer
         before, _, after = self.tokenizer.template
+        self.mask = self.tokenizer.piece(self.tokenizer.mask_id) if "fill" in served.verbs else ""
         self.special_tokens = bool(before) + bool(after)  # that an embedding reads around a text
 
     def __str__(self) -> str:

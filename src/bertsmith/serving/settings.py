@@ -14,6 +14,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 8 << 20  # of a request
     inputs: int = 2_048  # texts in a request
     request_tokens: int = 65_536  # of a request, special tokens included
+    inspect_tokens: int = 64  # of a text that is inspected, which takes a pass for each of them
     queue_tokens: int = 131_072  # of all requests that wait or are being computed
     queue_requests: int = 128  # that wait or are being computed
     connections: int = 1_024  # open at a time, of each front

@@ -1,4 +1,5 @@
-"""Routes whose inputs are texts: /predict, /tag, /answer, /fill, /score, /generate, /translate, /tokenize."""
+"""Routes whose inputs are texts: /predict, /tag, /answer, /fill, /score, /generate, /translate, /inspect,
+/tokenize."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,11 +8,13 @@ import msgspec
 
 from bertsmith.serving.embeddings import tokenise
 from bertsmith.serving.entities import tagged, words_of
-from bertsmith.serving.exchange import Answer, Request, as_json, as_list
+from bertsmith.serving.exchange import Answer, Request, as_json, as_list, html
+from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.schemas import (
     AnswerBody,
     FillBody,
     GenerateBody,
+    InspectBody,
     PredictBody,
     ScoreBody,
     TagBody,
@@ -19,6 +22,8 @@ from bertsmith.serving.schemas import (
     TranslateBody,
 )
 from bertsmith.serving.served import FrontModel
+
+ATTRIBUTION_PASSES = 200  # about as many as integrated gradients take
 
 
 async def run_texts(
@@ -109,6 +114,18 @@ async def translate(request: Request, body: TranslateBody) -> Answer:
     options = {"num_beams": body.num_beams, "length_penalty": body.length_penalty}
     values, _ = await run_texts(request, model, "translate", texts, factor=1 + body.num_beams, **options)
     return _whole(values, one)
+
+
+async def inspect(request: Request, body: InspectBody) -> Answer:
+    """The page is one file and loads nothing. A masked model reads the text once for each of its tokens."""
+    model = request.find(body.model, "inspect")
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    tokens, most = sum(map(len, await tokenise(model, texts))), request.limits.inspect_tokens
+    if tokens > most:
+        raise RequestError(413, "inputs", f"has {tokens:,} tokens, and a page shows {most}", "Give a shorter text")
+    passes = 2 + tokens + body.attributions * ATTRIBUTION_PASSES
+    [page], _ = await run_texts(request, model, "inspect", [body.inputs], factor=passes, attribute=body.attributions)
+    return html(page)
 
 
 async def tokenize(request: Request, body: TokenizeBody) -> Answer:

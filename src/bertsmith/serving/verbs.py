@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from bertsmith.inference.inputs import as_examples
 from bertsmith.inference.model import Model
@@ -40,13 +41,13 @@ def _embed(model: Model, inputs: Sequence[bytes], options: Options) -> list[byte
 
 
 def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
-    """Predictions, of tags with their probabilities. A pair of texts, or words, arrive as a list."""
+    """Predictions; of tags with their probabilities, of answers with others. A pair of texts, or words, are a list."""
     task = model.objective
     assert isinstance(task, Task)
     given = [tuple(one) if isinstance(one, list) else one for one in inputs]
     examples, _ = as_examples(model.input_format(), given)
     items = task.preprocess(examples, model.tokenizer, model.max_length)
-    return predict(task, examples, items, device=model.device, detailed=model.task == "tag")
+    return predict(task, examples, items, device=model.device, detailed=model.task in ("tag", "answer"))
 
 
 def _reranks(model: Model) -> bool:
@@ -73,6 +74,13 @@ def _translate(model: Model, inputs: Sequence[Any], options: Options) -> list[An
     return [result.to_dict() for result in model.translate(list(inputs), full=True, **options)]
 
 
+def _inspect(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    """Pages. Attributions need gradients."""
+    with torch.inference_mode(False):
+        pairs = [tuple(one) if isinstance(one, list) else one for one in inputs]
+        return [model.inspect(one, **options).page() for one in pairs]
+
+
 VERBS: dict[str, Verb] = {
     "embed": Verb(lambda model: isinstance(model.trunk, Transformer), _embed),
     "predict": Verb(lambda model: isinstance(model.objective, Task), _predict),
@@ -82,6 +90,7 @@ VERBS: dict[str, Verb] = {
     "translate": Verb(
         lambda model: isinstance(model.objective, TextToText) and model.objective.config.output == "text", _translate
     ),
+    "inspect": Verb(lambda model: True, _inspect),
 }
 
 
@@ -89,6 +98,7 @@ def describe(name: str, model: Model) -> ServedModel:
     """What fronts need to know of a model."""
     verbs = [verb for verb, how in VERBS.items() if how.can(model)]
     embeds, sentence = "embed" in verbs, model.sentence_config
+    columns = model.input_format().texts if "predict" in verbs else ()
     weights = Path(model.path) / WEIGHTS
     return ServedModel(
         name=name,
@@ -98,7 +108,8 @@ def describe(name: str, model: Model) -> ServedModel:
         labels=list(model.labels),
         sentence=model.embeds_sentences,
         reranks=_reranks(model),
-        description=repr(model),
+        columns=list(columns),
+        description=model.description,
         max_length=model.max_length,
         embedding_length=min(sentence.length or model.max_length, model.max_length) if embeds else 0,
         width=model.trunk.config.width if embeds else 0,

@@ -23,6 +23,7 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     labels: list[str]
     sentence: bool  # whether it was made for sentence embeddings
     reranks: bool  # whether its predictions for pairs of texts are numbers, or probabilities of two classes
+    columns: list[str]  # of the texts that it was fine-tuned on, where they are known
     description: str
     max_length: int  # of a sequence, in tokens
     embedding_length: int = 0  # tokens of a text that its embedding reads

@@ -5,6 +5,8 @@ import hashlib
 import re
 from functools import cache
 
+from markupsafe import Markup
+
 from bertsmith.insight.page import render
 from bertsmith.serving.exchange import Answer, Request, html
 from bertsmith.serving.request_error import RequestError
@@ -26,7 +28,8 @@ def content() -> tuple[str, str]:
     A page of /inspect is opened out of this one and inherits its policy, which therefore knows that script, too.
     """
     page = str(render("serve.html", title="bertsmith serve"))
-    inspect = str(render("inspect.html", title="", data="", sections=[]))
+    chart = Markup('<p class="chart"></p>')  # recurrent networks have some, and their script
+    inspect = str(render("inspect.html", title="", data="", sections=[("", chart, "")]))
     scripts = " ".join(f"'sha256-{digest(script)}'" for script in SCRIPTS.findall(page) + SCRIPTS.findall(inspect))
     rules = {"default-src": "'none'", "script-src": scripts, "style-src": "'unsafe-inline'", "connect-src": "'self'"}
     rules |= {"img-src": "data:"} | dict.fromkeys(("base-uri", "form-action", "frame-ancestors"), "'none'")

@@ -19,6 +19,7 @@ PATHS = [
     "/generate",
     "/translate",
     "/tokenize",
+    "/inspect",
     "/",
     "/pipeline/",
 ]

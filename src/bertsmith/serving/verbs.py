@@ -51,8 +51,9 @@ def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]
 
 
 def _reranks(model: Model) -> bool:
+    """Whether its predictions for pairs are numbers of relevance; not if it was fine-tuned on single texts."""
     task = model.objective
-    if not isinstance(task, SequenceClassification):
+    if not isinstance(task, SequenceClassification) or len(model.input_format().texts) == 1:
         return False
     return task.config.problem == "regression" or (task.config.problem == "single_label" and len(task.labels) == 2)
 

@@ -80,7 +80,9 @@ async function load() {
   showModels();
   const [name, wanted] = location.hash.slice(1).split("/");
   choose(models.find((one) => encodeURIComponent(one.id) === name) ?? models[0], wanted);
-  section("panel").querySelector("textarea").select();
+  const first = section("panel").querySelector("textarea");
+  first.setSelectionRange(first.value.length, first.value.length);
+  first.focus();
 }
 
 function start() {

@@ -11,8 +11,7 @@ function drawFilled({ blanks, best }, { text }, { mask }) {
   const chosen = blanks.map(() => 0);
   const sentence = running(best);
   const lists = blanks.map((words, blank) => {
-    const most = words[0].probability;
-    const buttons = words.map(({ word, probability }, at) => barButton(word, percent(probability), probability / most, () => choose(blank, at)));
+    const buttons = words.map(({ word, probability }, at) => barButton(word, percent(probability), probability, () => choose(blank, at)));
     return el("div", { className: "blank-words" }, el("h3", { textContent: blanks.length > 1 ? `Blank ${blank + 1}` : "The blank" }), ...buttons);
   });
   const choose = (blank, at) => {

@@ -10,18 +10,19 @@ const number = (name, label, value, least, most, step = 1) => ({ name, label, va
 
 const does = (verb, ...tasks) => (model) => model.verbs.includes(verb) && (!tasks.length || tasks.includes(model.task));
 
-/** The texts of a model that reads one or two: the names of its columns, or a second text that may be left empty. */
-function textFields({ columns, mask }) {
-  const first = line("text", columns[0] ?? "text", columns.length === 2 ? EXAMPLES.sentence : mask ? EXAMPLES.blank(mask) : EXAMPLES.review);
-  if (columns.length === 1) return [first];
-  return [first, line("second", columns[1] ?? "second text, of a model that reads pairs", columns.length === 2 ? lines(EXAMPLES.sentences)[0] : "")];
+/** The texts of a model that reads one or two, named as in its training data; if these are not known, the second may stay empty. */
+function textFields({ columns, mask, task }) {
+  if (columns.length === 2) return [line("text", columns[0], EXAMPLES.sentence), line("second", columns[1], lines(EXAMPLES.sentences)[0])];
+  const first = line("text", columns[0] ?? "text", mask ? EXAMPLES.blank(mask) : EXAMPLES.review);
+  const unknown = !columns.length && task === "classify";
+  return unknown ? [first, line("second", "second text, of a model that reads pairs", "")] : [first];
 }
 const texts = ({ text, second }) => (second ? [text, second] : text);
 
 const VERBS = {
   predict: {
     can: does("predict", "classify", "classify_features", "features"),
-    lead: (model) => (model.labels.length ? `Which of ${counted(model.labels.length)} classes a text belongs to.` : "The number that the model gives a text."),
+    lead: (model) => (model.labels.length > 1 ? `Which of ${counted(model.labels.length)} classes a text belongs to.` : "The number that the model gives a text."),
     fields: textFields,
     path: "/predict",
     body: (values) => ({ inputs: values.second ? [[values.text, values.second]] : values.text }),

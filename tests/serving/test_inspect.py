@@ -1,4 +1,4 @@
-"""The page for people is public and holds nothing of the models; the page of a text is answered by the model process."""
+"""The page for people is public and holds nothing of the models; the page of a text is the model process's."""
 
 import base64
 import hashlib

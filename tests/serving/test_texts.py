@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,10 @@ import numpy as np
 import pytest
 from inference.test_load import saved
 from serving.local import LocalServer, local
-from tasks.small import prose, stirred, tokenizer
+from tasks.small import prose
 
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
-from bertsmith.models.encoder_decoder import EncoderDecoder
-from bertsmith.models.family import FAMILY
-from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer import Transformer
-from bertsmith.objectives.causal import CausalLM
-from bertsmith.tasks.text_to_text import TextToText
-
-SMALL: dict[str, Any] = {"width": 32, "layers": 2, "heads": 2, "feed_forward": 48, "max_length": 64}
 
 
 def test_classes_are_those_of_the_library(server: LocalServer, models: dict[str, Model]) -> None:
@@ -99,25 +89,13 @@ def test_texts_are_ranked_by_their_cosine_or_by_a_cross_encoder(server: LocalSer
 
 
 @pytest.fixture(scope="module")
-def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """A server of a GPT and of a translator."""
-    folder = tmp_path_factory.mktemp("writers")
-    gpt = CausalLM(Transformer(replace(FAMILY["gpt2"], vocabulary=tokenizer().vocabulary, **SMALL)), CausalLM.Config())
-    folders.write(folder / "gpt", gpt.trunk.config, stirred(gpt).state_dict(), {})
-    sizes = replace(FAMILY["transformer-tiny"], vocabulary=tokenizer().vocabulary, decoder_layers=2, **SMALL)
-    translator = TextToText(stirred(EncoderDecoder(sizes)), TextToText.Config(translation=True, max_new_tokens=10))
-    own = {"task": "write", "labels": [], "translation": True, "max_new_tokens": 10, "label_smoothing": 0.1}
-    extra = {"bertsmith": own, **tokenizer().special_ids(layout_of(sizes).special_tokens)}
-    folders.write(folder / "translator", sizes, translator.state_dict(), extra)
-    for name in ("gpt", "translator"):
-        tokenizer().save(folder / name, max_length=64)
-    with local({name: load(folder / name, "cpu") for name in ("gpt", "translator")}) as running:
-        running.models = {name: load(folder / name, "cpu") for name in ("gpt", "translator")}  # type: ignore[attr-defined]
+def writers(writing_models: dict[str, Model]) -> Iterator[LocalServer]:
+    with local(writing_models) as running:
         yield running
 
 
-def test_text_is_generated_as_by_the_library(writers: LocalServer) -> None:
-    gpt = writers.models["gpt"]  # type: ignore[attr-defined]
+def test_text_is_generated_as_by_the_library(writers: LocalServer, writing_models: dict[str, Model]) -> None:
+    gpt = writing_models["gpt"]
     options = {"max_new_tokens": 5, "samples": 2, "seed": 7}
     found = writers.post("/generate", {"inputs": "the cat", "model": "gpt", **options})
     assert found["texts"] == gpt.generate("the cat", **options)
@@ -127,8 +105,8 @@ def test_text_is_generated_as_by_the_library(writers: LocalServer) -> None:
     assert line == "'no token': is no token of the vocabulary. Stop at a single token."
 
 
-def test_a_text_is_translated_as_by_the_library(writers: LocalServer) -> None:
-    translator = writers.models["translator"]  # type: ignore[attr-defined]
+def test_a_text_is_translated_as_by_the_library(writers: LocalServer, writing_models: dict[str, Model]) -> None:
+    translator = writing_models["translator"]
     found = writers.post("/translate", {"inputs": ["the cat", "a dog"], "num_beams": 2})
     assert [one["translation"] for one in found] == translator.translate(["the cat", "a dog"], num_beams=2)
 

@@ -64,13 +64,13 @@ def read(connection: socket.socket) -> bytes:
 def one_answer(connection: socket.socket) -> bytes:
     """Head and body of the next answer."""
     answer = b""
-    while b"\r\n\r\n" not in answer:
-        answer += connection.recv(65_536)
-    first, _, body = answer.partition(b"\r\n\r\n")
-    length = int(first.lower().partition(b"content-length: ")[2].split()[0])
+    while not answer.endswith(b"\r\n\r\n"):
+        answer += connection.recv(1)
+    length = int(answer.lower().partition(b"content-length: ")[2].split()[0])
+    body = b""
     while len(body) < length:
-        body += connection.recv(65_536)
-    return first + body
+        body += connection.recv(length - len(body))
+    return answer + body
 
 
 def test_every_route_but_health_wants_the_key(models: dict[str, Model]) -> None:
@@ -262,3 +262,27 @@ def test_what_is_no_http_is_refused(port: int, data: bytes) -> None:
     with connect(port) as connection:
         connection.sendall(data)
         assert read(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: dict[str, Model]) -> None:
+    with local({"plain": models["plain"]}, {"queue_requests": 1}) as server, listening(server) as port:
+        with connect(port) as connection:
+            server.counters.add("pending_requests")
+            for path, error in (("/embed", b'"error_type":"overloaded"'), ("/v1/embeddings", b'"code":"overloaded"')):
+                began = time.monotonic()
+                connection.sendall(head(5_000, path) + b"{" * 4_999)  # no JSON, and not even whole
+                answer = one_answer(connection)
+                assert answer.startswith(b"HTTP/1.1 429 ")
+                assert b"retry-after: 1" in answer
+                assert error in answer
+                assert time.monotonic() - began < 2
+                connection.sendall(b"{")
+            connection.sendall((head(len(BODY)) + BODY) * 3)  # pipelined: three refusals, in order
+            for _ in range(3):
+                assert one_answer(connection).startswith(b"HTTP/1.1 429 ")
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
+            server.counters.add("pending_requests", -1)
+            connection.sendall(head(len(BODY)) + BODY)
+            assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
+        assert server.counters.total("/embed 429") >= 1

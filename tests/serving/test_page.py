@@ -11,7 +11,8 @@ import pytest
 from inference.test_load import plain, saved
 from insight.inspection import browser as browsers
 from serving.running import RunningServer, running
-from serving.writers import save_writers
+
+from bertsmith.inference.model import Model
 
 pytestmark = pytest.mark.slow("drives a browser")
 
@@ -92,12 +93,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def server(tmp_path_factory: pytest.TempPathFactory, writing_models: dict[str, Model]) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("served")
     kinds = {"reviews": "class", "number": "number", "labels": "labels"}
     kinds |= {"ner": "tag", "squad": "answer", "swag": "choose"}
     paths = {"plain": plain(folder / "plain")}
-    paths |= {name: saved(folder / name, kind) for name, kind in kinds.items()} | save_writers(folder)
+    paths |= {name: saved(folder / name, kind) for name, kind in kinds.items()}
+    paths |= {name: Path(model.path) for name, model in writing_models.items()}
     paths[HOSTILE] = paths["reviews"]
     with running(folder, *(f"{name}={path}" for name, path in paths.items())) as one:
         yield one

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from inference.test_load import saved
 from serving.local import LocalServer, local
-from serving.writers import save_writers
 from tasks.small import prose
 
 from bertsmith.inference.load import load
@@ -90,16 +89,13 @@ def test_texts_are_ranked_by_their_cosine_or_by_a_cross_encoder(server: LocalSer
 
 
 @pytest.fixture(scope="module")
-def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """A server of a GPT and of a translator."""
-    paths = save_writers(tmp_path_factory.mktemp("writers"))
-    with local({name: load(path, "cpu") for name, path in paths.items()}) as running:
-        running.models = {name: load(path, "cpu") for name, path in paths.items()}  # type: ignore[attr-defined]
+def writers(writing_models: dict[str, Model]) -> Iterator[LocalServer]:
+    with local(writing_models) as running:
         yield running
 
 
-def test_text_is_generated_as_by_the_library(writers: LocalServer) -> None:
-    gpt = writers.models["gpt"]  # type: ignore[attr-defined]
+def test_text_is_generated_as_by_the_library(writers: LocalServer, writing_models: dict[str, Model]) -> None:
+    gpt = writing_models["gpt"]
     options = {"max_new_tokens": 5, "samples": 2, "seed": 7}
     found = writers.post("/generate", {"inputs": "the cat", "model": "gpt", **options})
     assert found["texts"] == gpt.generate("the cat", **options)
@@ -109,8 +105,8 @@ def test_text_is_generated_as_by_the_library(writers: LocalServer) -> None:
     assert line == "'no token': is no token of the vocabulary. Stop at a single token."
 
 
-def test_a_text_is_translated_as_by_the_library(writers: LocalServer) -> None:
-    translator = writers.models["translator"]  # type: ignore[attr-defined]
+def test_a_text_is_translated_as_by_the_library(writers: LocalServer, writing_models: dict[str, Model]) -> None:
+    translator = writing_models["translator"]
     found = writers.post("/translate", {"inputs": ["the cat", "a dog"], "num_beams": 2})
     assert [one["translation"] for one in found] == translator.translate(["the cat", "a dog"], num_beams=2)
 

@@ -52,7 +52,7 @@ class Application:
         except DisconnectedError:
             return
         except BertsmithError as error:  # a text that the tokenizer cannot read
-            answer = refused(RequestError.of(str(error)), scope["path"])
+            answer = refused(RequestError.of(error.parts), scope["path"])
         except Exception as error:
             log_fault(error)
             fact = f"{type(error).__name__}, a fault of the server"

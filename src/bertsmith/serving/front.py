@@ -38,7 +38,7 @@ def http_server(settings: Settings, served: Served) -> Server:
     limits = settings.limits
     config = uvicorn.Config(
         Application(settings, served),
-        http=protocol(limits, served.counters),
+        http=protocol(served),
         loop="uvloop",
         lifespan="off",
         ws="none",

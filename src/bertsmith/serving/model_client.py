@@ -60,7 +60,8 @@ class ModelClient(asyncio.Protocol):
         result: Result = await future
         if result.values is None:
             if result.fault:
-                raise RequestError(500, verb, result.error, "The log of the server has the place")
+                fact = f"{result.error[0]} in the model process, a fault of the server"
+                raise RequestError(500, verb, fact, "Its log has the place")
             raise RequestError.of(result.error)
         return result
 

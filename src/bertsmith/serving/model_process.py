@@ -151,9 +151,9 @@ class ModelServer:
 def _failed(number: int, error: Exception) -> Result:
     """The result of a job that could not be done. Of our own faults the log has the place, but no text of the input."""
     if isinstance(error, BertsmithError):
-        return Result(number, None, error=str(error))
+        return Result(number, None, error=error.parts)
     log_fault(error)
-    return Result(number, None, error=f"{type(error).__name__} in the model process", fault=True)
+    return Result(number, None, error=(type(error).__name__,), fault=True)
 
 
 def load_models(settings: Settings) -> dict[str, Model]:

@@ -1,5 +1,6 @@
 """openapi.json: the routes and the bodies of requests, for people, generators of clients and fuzzers."""
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -50,7 +51,9 @@ def _operation(route: Route, parameter: str | None, bodies: dict[Any, Any], publ
     wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     operation: dict[str, Any] = {
         "summary": route.summary,
-        "operationId": f"{route.method.lower()}{route.path.replace('/', '_').rstrip('_')}" or route.method.lower(),
+        "operationId": "_".join(
+            [route.method.lower(), *re.findall(r"\w+", route.path), *([parameter] if parameter else [])]
+        ),
         "security": [{}] if public else [{}, {"key": []}],
         "responses": {
             "200": {"description": "The answer", "content": {route.answers: {"schema": {}}}},

@@ -2,15 +2,19 @@
 
 A connection has a time for the headers of a request, a time for its body, and a time between two requests; whoever
 exceeds one is closed. A refused upload is closed gently: its sender gets the answer before the end of the connection.
+
+While the queue is full, a request is refused when its headers are known: nothing of it is parsed, and no task is
+started. The refusal waits a moment, so that clients which ask again at once take little time from the others.
 """
 
 import asyncio
-from typing import Any
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from bertsmith.serving.counters import Counters
+from bertsmith.serving.application import refused
+from bertsmith.serving.counters import OTHER
+from bertsmith.serving.served import Served, overloaded
 from bertsmith.serving.settings import Limits
 
 MAX_HEADER_BYTES = 65_536
@@ -18,14 +22,18 @@ LINGER_SECONDS = 2.0  # in which the rest of a refused upload is read and droppe
 LINGER_BYTES = 64 << 20
 DRAIN_SECONDS = 0.3  # an idle connection stays open so long when the server ends: a request may be on its way
 CONTINUE = b"HTTP/1.1 100 "
+SHED_SECONDS = 0.25
 LATE_SECONDS = 1.0  # the application's own answer to a late body comes first
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection of a front. `limits` and `counters` are set by the front, in a subclass of its own."""
+    """A connection of a front, whose subclass has what is served."""
 
-    limits: Limits
-    counters: Counters
+    served: Served
+
+    @property
+    def limits(self) -> Limits:
+        return self.served.limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
@@ -33,8 +41,10 @@ class Protocol(HttpToolsProtocol):
         self._reading = False  # a request has begun, and its headers are not complete
         self._receiving = False  # its headers are complete, and its body is not
         self._draining = self._dropping = False
+        self._shed: asyncio.TimerHandle | None = None  # a refusal that waits
+        self._shedding = False  # the request that is being read is refused already
         self._header_bytes = self._dropped = 0
-        self.counters.set("connections", len(self.connections))
+        self.served.counters.set("connections", len(self.connections))
         if len(self.connections) > self.limits.connections:
             self._refuse(503, "server: has too many connections. Try again in a second.", b"retry-after: 1\r\n")
         else:
@@ -43,7 +53,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._expect(None)
-        self.counters.set("connections", len(self.connections))
+        self.served.counters.set("connections", len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         if self._dropping:
@@ -65,6 +75,13 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._reading, self._receiving = False, True
+        if self._shed is not None:  # a client that does not wait for answers
+            self._write_shed()
+        if self._is_idle() and not self._draining and self.parser.get_method() == b"POST" and self.served.is_full():
+            self._shedding = True
+            self._shed = self.loop.call_later(SHED_SECONDS, self._write_shed)
+            self._expect(self.limits.body_seconds + LATE_SECONDS)
+            return
         super().on_headers_complete()
         self.cycle.transport = _AnswerTransport(self)  # type: ignore[assignment]
         if self._draining:
@@ -73,8 +90,27 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._receiving = False
+        if self._shedding:
+            self._shedding = False
+            self._expect(self.limits.idle_seconds)
+            return
         self._expect(None)
         super().on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._shedding:
+            super().on_body(body)
+
+    def _write_shed(self) -> None:
+        """Refuse a request that the queue had no room for; the connection stays open."""
+        assert self._shed is not None
+        self._shed.cancel()
+        self._shed = None
+        if self.transport.is_closing():
+            return
+        openai = self.url.startswith(b"/v1/")
+        self.transport.write(SHED[openai])
+        self.served.counters.count_request(self.url.decode("ascii", "replace") or OTHER, 429, SHED_SECONDS)
 
     def on_response_complete(self) -> None:
         if isinstance(self.cycle.transport, _AnswerTransport):
@@ -143,7 +179,17 @@ class _AnswerTransport:
         self._protocol.close_gently()
 
 
-def protocol(limits: Limits, counters: Counters) -> type[Protocol]:
-    """The protocol of a front with its limits."""
-    values: dict[str, Any] = {"limits": limits, "counters": counters}
-    return type("FrontProtocol", (Protocol,), values)
+def _shed_answer(path: str) -> bytes:
+    """The whole answer to a request that the queue has no room for."""
+    answer = refused(overloaded(), path)
+    headers = [(b"content-type", answer.kind), (b"content-length", b"%d" % len(answer.content)), *answer.headers]
+    lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+    return STATUS_LINE[answer.status] + lines + b"\r\n" + answer.content
+
+
+SHED = {False: _shed_answer("/"), True: _shed_answer("/v1/")}
+
+
+def protocol(served: Served) -> type[Protocol]:
+    """The protocol of a front."""
+    return type("FrontProtocol", (Protocol,), {"served": served})

@@ -1,6 +1,9 @@
 """A request that is refused: its status, and one line that says why."""
 
+from collections.abc import Sequence
+
 from bertsmith.errors import BertsmithError
+from bertsmith.terminal import escape_control
 
 KINDS = {
     400: "validation",
@@ -26,17 +29,20 @@ class RequestError(BertsmithError):
     def __init__(
         self, status: int, location: object, fact: str, remedy: str = "", *, retry_after: int = 0, close: bool = False
     ) -> None:
-        super().__init__(location, fact, remedy)
+        super().__init__(*map(_plain, (str(location), fact, remedy)))  # they may quote the request
         self.status, self.retry_after, self.close = status, retry_after, close
 
     @classmethod
-    def of(cls, line: str) -> "RequestError":
-        """An error of the library, which the client can mend; a long one, such as of a long text, is shortened."""
-        location, _, rest = line.partition(": ")
-        fact, _, remedy = rest.partition(". ")
-        return cls(422, location[:MAX_PART], fact[:MAX_PART], remedy[:MAX_PART])
+    def of(cls, parts: Sequence[str]) -> "RequestError":
+        """An error of the library, which the client can mend. Its parts may quote a text: they are shortened."""
+        return cls(422, *(part[:MAX_PART] for part in parts))
 
     @property
     def kind(self) -> str:
         """The type of the error, a word for programs."""
         return KINDS[self.status]
+
+
+def _plain(part: str) -> str:
+    """On one line, without control characters."""
+    return escape_control(" ".join(part.split()))

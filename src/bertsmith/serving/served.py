@@ -89,9 +89,13 @@ class Served:
 
     def check_room(self, work: int = 0) -> None:
         """Refuse a request that the queue has no room for. Its tokens are not known before it has been read."""
-        requests, tokens = self.counters.total("pending_requests"), self.counters.total("pending_tokens")
-        if requests and (requests >= self.limits.queue_requests or tokens + work > self.limits.queue_tokens):
+        if self.is_full(work):
             raise overloaded()
+
+    def is_full(self, work: int = 0) -> bool:
+        """Whether the queue of the whole server has no room; an empty one has room for any request."""
+        requests, tokens = self.counters.total("pending_requests"), self.counters.total("pending_tokens")
+        return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > self.limits.queue_tokens)
 
     async def run(
         self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, *, work: int | None = None, **options: Any

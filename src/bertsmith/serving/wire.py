@@ -56,7 +56,7 @@ class Result(msgspec.Struct, array_like=True):
 
     id: int
     values: list[Any] | None  # vectors as the bytes of float32 numbers, or JSON values
-    error: str = ""  # one line
+    error: tuple[str, ...] = ()  # its place, fact and remedy
     fault: bool = False  # the error is ours and not the client's
 
 

@@ -16,7 +16,9 @@ ROUTES: dict[tuple[str, str], Route] = {
         Route("GET", "/health", model_routes.health, "Whether the server is alive; needs no key"),
         Route("GET", "/", page.show, "The page for people", answers=HTML),
         Route("GET", "/ready", model_routes.ready, "Whether the models are loaded"),
-        Route("GET", "/metrics", model_routes.show_metrics, "Counters, in the format of Prometheus"),
+        Route(
+            "GET", "/metrics", model_routes.show_metrics, "Counters, in the format of Prometheus", answers="text/plain"
+        ),
         Route("GET", "/openapi.json", describe, "This description"),
         Route("GET", "/v1/models", model_routes.models, "The models, as OpenAI lists them"),
         Route("GET", "/v1/models/", model_routes.one_model, "One model"),

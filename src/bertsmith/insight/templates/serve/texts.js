@@ -12,7 +12,7 @@ function drawFilled({ blanks, best }, { text }, { mask }) {
   const sentence = running(best);
   const lists = blanks.map((words, blank) => {
     const buttons = words.map(({ word, probability }, at) => barButton(word, percent(probability), probability, () => choose(blank, at)));
-    return el("div", { className: "blank-words" }, el("h3", { textContent: blanks.length > 1 ? `Blank ${blank + 1}` : "The blank" }), ...buttons);
+    return el("div", { className: "blank-words" }, el("h3", { textContent: blanks.length > 1 ? `Mask ${blank + 1}` : "The mask" }), ...buttons);
   });
   const choose = (blank, at) => {
     chosen[blank] = at;

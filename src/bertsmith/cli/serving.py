@@ -42,8 +42,9 @@ def serve(
         int, typer.Option(help="Requests that wait or are computed; one more gets 429.", min=1, rich_help_panel=LIMITS)
     ] = 128,
     max_queue: Annotated[
-        int, typer.Option(help="Tokens of these requests together.", min=1, rich_help_panel=LIMITS)
-    ] = 131_072,
+        int,
+        typer.Option(help="Tokens of these requests together; 0: as the device allows.", min=0, rich_help_panel=LIMITS),
+    ] = 0,
     max_tokens: Annotated[int, typer.Option(help="Tokens of a request.", min=1, rich_help_panel=LIMITS)] = 65_536,
     max_inputs: Annotated[int, typer.Option(help="Texts of a request.", min=1, rich_help_panel=LIMITS)] = 2_048,
     max_body: Annotated[int, typer.Option(help="Bytes of a request.", min=1, rich_help_panel=LIMITS)] = 8 << 20,

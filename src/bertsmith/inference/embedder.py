@@ -110,15 +110,15 @@ class Embedder:
             finally:
                 pending.cancel()
 
-    def embed_ids(self, rows: Sequence[Sequence[int] | NDArray[np.int32]]) -> NDArray[np.float32]:
-        """The vectors of texts that are token ids already, without special tokens around them.
+    def submit_ids(self, rows: Sequence[Sequence[int] | NDArray[np.int32]]) -> Callable[[], NDArray[np.float32]]:
+        """Start on texts that are token ids, without special tokens around them; a call of the result waits.
 
         >>> embedder, ids = model.embedder(), model.tokenizer.encode(["the cat", "the dog"])
-        >>> (embedder.embed_ids(ids) == embedder(["the cat", "the dog"])).all()
+        >>> (embedder.submit_ids(ids)() == embedder(["the cat", "the dog"])).all()
         np.True_
         """
         fetch = self._submit(self._framed(rows)).fetch if rows else None
-        return np.zeros((0, self.width), np.float32) if fetch is None else fetch()
+        return fetch or (lambda: np.zeros((0, self.width), np.float32))
 
     def _encode(self, texts: Iterator[str]) -> "_Encoded | None":
         some = list(islice(texts, CHUNK_TEXTS[self.device.type]))

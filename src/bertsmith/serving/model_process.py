@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -25,7 +26,7 @@ from bertsmith.serving.counters import Counters
 from bertsmith.serving.faults import log_fault
 from bertsmith.serving.paths import PATHS
 from bertsmith.serving.settings import ModelSettings, Settings
-from bertsmith.serving.verbs import VERBS, describe
+from bertsmith.serving.verbs import VERBS, Values, describe
 from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result
 
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}  # tokens that are taken at once
@@ -73,6 +74,21 @@ class Waiting:
         object.__setattr__(self, "group", (self.job.model, self.job.verb, options))
 
 
+@dataclass(frozen=True)
+class Running:
+    """Jobs that have been started together: their values, or what waits for them, or why there are none."""
+
+    group: Sequence[Waiting]
+    outcome: list[Any] | Values | Exception
+    began: float
+
+    def values(self) -> list[Any]:
+        """A value for each input of each job."""
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome if isinstance(self.outcome, list) else self.outcome()
+
+
 class ModelServer:
     """Models, and the batches that run through them."""
 
@@ -107,38 +123,47 @@ class ModelServer:
         self.batcher.close()
 
     def run(self) -> None:
-        """Compute batch after batch, until `finish`."""
-        while batch := self.batcher.take():
+        """Compute batch after batch, until `finish`. A batch is prepared while the one before it is computed."""
+        running: list[Running] = []
+        while (batch := self.batcher.take(wait=not running)) or running:
             groups: dict[tuple[str, str, bytes], list[Waiting]] = {}
             for waiting in batch:
                 groups.setdefault(waiting.group, []).append(waiting)
-            for group in groups.values():
-                self._answer(group)
+            started = [self._start(group) for group in groups.values()]
+            for one in running:
+                self._finish(one)
+            running = started
 
-    def _answer(self, group: Sequence[Waiting]) -> None:
-        """Run jobs together. If one of them fails, each is run alone, so that only the wrong one is refused."""
+    def _start(self, group: Sequence[Waiting]) -> "Running":
+        """Start jobs that run together."""
+        first, inputs = group[0].job, [one for waiting in group for one in waiting.job.inputs]
         began = time.perf_counter()
-        first = group[0].job
         try:
-            model, verb = self.models[first.model], VERBS[first.verb]
             with torch.inference_mode():
-                values = verb.run(model, [one for waiting in group for one in waiting.job.inputs], first.options)
+                return Running(group, VERBS[first.verb].run(self.models[first.model], inputs, first.options), began)
+        except Exception as error:
+            return Running(group, error, began)
+
+    def _finish(self, running: "Running") -> None:
+        """Send the results. If a job has failed, each is run alone, so that only the wrong one is refused."""
+        group = running.group
+        try:
+            values = running.values()
         except Exception as error:
             if len(group) > 1:
                 for waiting in group:
-                    self._answer([waiting])
+                    self._finish(self._start([waiting]))
                 return
-            result = _failed(first.id, error)
+            result = _failed(group[0].job.id, error)
             self.counters.add("faults", result.fault)
             group[0].connection.send(result)
             return
-        self._count(len(group), sum(waiting.tokens for waiting in group), time.perf_counter() - began)
+        self._count(len(group), sum(waiting.tokens for waiting in group), time.perf_counter() - running.began)
         results: dict[Connection, list[Result]] = {}
         start = 0
         for waiting in group:
             stop = start + len(waiting.job.inputs)
-            result = Result(waiting.job.id, values[start:stop])
-            results.setdefault(waiting.connection, []).append(result)
+            results.setdefault(waiting.connection, []).append(Result(waiting.job.id, values[start:stop]))
             start = stop
         for connection, some in results.items():
             connection.send(*some)

@@ -22,7 +22,7 @@ LINGER_SECONDS = 2.0  # in which the rest of a refused upload is read and droppe
 LINGER_BYTES = 64 << 20
 DRAIN_SECONDS = 0.3  # an idle connection stays open so long when the server ends: a request may be on its way
 CONTINUE = b"HTTP/1.1 100 "
-SHED_SECONDS = 0.25
+SHED_SECONDS = 0.5
 LATE_SECONDS = 1.0  # the application's own answer to a late body comes first
 
 

@@ -13,6 +13,7 @@ from bertsmith.serving.settings import Limits
 from bertsmith.serving.wire import Hello, Result, ServedModel
 from bertsmith.text.tokenizer import Tokenizer
 
+QUEUE_TOKENS = {"cpu": 131_072, "cuda": 2_097_152}  # that wait or are being computed, by default
 ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model can do
     "embed": "/v1/embeddings, /embed, /similarity, /rerank",
     "predict": "/predict",
@@ -58,7 +59,7 @@ class Served:
         self.client: ModelClient | None = None
         self.models: dict[str, FrontModel] = {}
         self.generation = 0
-        self.device = ""
+        self.device = "cpu"
 
     @property
     def ready(self) -> bool:
@@ -88,14 +89,15 @@ class Served:
         raise RequestError(422, "model", f"none here can {task or verb}", every)
 
     def check_room(self, work: int = 0) -> None:
-        """Refuse a request that the queue has no room for. Its tokens are not known before it has been read."""
+        """Backpressure: refuse a request that the queue has no room for. Its tokens are not known before it has been read."""
         if self.is_full(work):
             raise overloaded()
 
     def is_full(self, work: int = 0) -> bool:
         """Whether the queue of the whole server has no room; an empty one has room for any request."""
         requests, tokens = self.counters.total("pending_requests"), self.counters.total("pending_tokens")
-        return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > self.limits.queue_tokens)
+        room = self.limits.queue_tokens or QUEUE_TOKENS[self.device.partition(":")[0]]
+        return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > room)
 
     async def run(
         self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, *, work: int | None = None, **options: Any

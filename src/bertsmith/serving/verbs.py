@@ -25,19 +25,22 @@ from bertsmith.tasks.text_to_text import TextToText
 Options = dict[str, Any]
 
 
+Values = Callable[[], list[Any]]  # waits for the values
+
+
 @dataclass(frozen=True)
 class Verb:
-    """One verb: whether a model can do it, and a value for each input."""
+    """One verb: whether a model can do it, and a value for each input. It may be started before the last has ended."""
 
     can: Callable[[Model], bool]
-    run: Callable[[Model, Sequence[Any], Options], list[Any]]
+    run: Callable[[Model, Sequence[Any], Options], list[Any] | Values]
 
 
-def _embed(model: Model, inputs: Sequence[bytes], options: Options) -> list[bytes]:
+def _embed(model: Model, inputs: Sequence[bytes], options: Options) -> Values:
     """Embeddings that are not normalised yet: the front does it after it has shortened them."""
     rows = [np.frombuffer(ids, np.int32) for ids in inputs]
-    vectors = model.embedder(normalise=False, **options).embed_ids(rows)
-    return [vector.tobytes() for vector in vectors]
+    fetch = model.embedder(normalise=False, **options).submit_ids(rows)
+    return lambda: [vector.tobytes() for vector in fetch()]
 
 
 def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:

@@ -9,10 +9,13 @@ its page's commands really print, whatever their figures; one that quotes anothe
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from serving.running import running
 from typer.main import get_command
 from workers import made_once
 
@@ -38,7 +41,12 @@ GUIDES = [
 LENT = {
     "README.md": ("docs/guides/make.md", DEMO, "docs/guides/report.md")
 }  # whose data files it takes as the reader's
-NEEDS = {"docs/guides/export.md": "transformers", "docs/guides/embeddings.md": "sentence_transformers"}
+NEEDS = {
+    "docs/guides/export.md": "transformers",
+    "docs/guides/embeddings.md": "sentence_transformers",
+    "docs/guides/serve.md": "openai",
+}
+SERVERS = re.compile(r"http://127\.0\.0\.1:80\d\d")  # where the pages say that one listens; here it is any free port
 FENCE = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*) -->\n+)?^```(?P<language>bash|python|text)\n(?P<block>.*?)^```$", re.M | re.S
 )
@@ -70,6 +78,10 @@ def run(command: str, given: str = "") -> None:
             get_command(app)(arguments, standalone_mode=False)  # which raises what a terminal would be told
         case ["cat", ">", name]:
             Path(name).write_text(given, encoding="utf-8")
+        case ["curl", *_]:
+            done = subprocess.run(["sh", "-c", f"{command} -sS --fail-with-body"], capture_output=True, text=True)
+            assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+            print(done.stdout)
         case ["mkdir", "-p", *names]:
             for name in names:
                 Path(name).mkdir(parents=True, exist_ok=True)
@@ -78,16 +90,24 @@ def run(command: str, given: str = "") -> None:
 
 
 def run_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    printed = ""
-    for language, block in blocks(page):
-        if language == "python":
-            exec(compile(block, page, "exec"), {})
-        elif language == "bash" and not block.startswith(NOT_RUN):
-            for command, given in commands(block):
-                run(command, given)
-        elif language == "text":
-            printed += "".join(capsys.readouterr())
-            check_output(block, printed)
+    """Run the blocks. A server is started in processes of its own, asked by the blocks after it, and ended at last."""
+    printed, address = "", ""
+    with ExitStack() as servers:
+        for language, block in blocks(page):
+            block = SERVERS.sub(address, block) if address and language != "text" else block
+            if language == "python":
+                exec(compile(block, page, "exec"), {})
+            elif language == "bash" and not block.startswith(NOT_RUN):
+                for command, given in commands(block):
+                    if command.startswith("bertsmith serve "):
+                        server = servers.enter_context(running(Path(), *shlex.split(command)[2:]))
+                        address = server.url
+                        print(server.announced)
+                    else:
+                        run(command, given)
+            elif language == "text":
+                printed += "".join(capsys.readouterr())
+                check_output(block, printed)
 
 
 def check_output(block: str, printed: str) -> None:
@@ -140,14 +160,17 @@ def test_every_block_of_a_page_runs(
 ) -> None:
     if page in NEEDS:
         pytest.importorskip(NEEDS[page])
-    if page not in LENT:
-        demo = follow_quickstart(tmp_path_factory, monkeypatch, capsys)
-        shutil.copytree(demo / "runs", tmp_path / "runs")
+    demo = follow_quickstart(tmp_path_factory, monkeypatch, capsys)
+    for run_folder in (demo / "runs").iterdir():
+        if page not in LENT or run_folder.name == "demo":  # the README makes the others itself
+            shutil.copytree(run_folder, tmp_path / "runs" / run_folder.name)
     if page == DEMO:
         return
     monkeypatch.chdir(tmp_path)
     for lender in LENT.get(page, ()):
         write_data(lender)
+    if NEEDS.get(page) == "openai":  # offline, Hugging Face's client would not even ask this machine
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     capsys.readouterr()
     run_page(page, capsys)
 

@@ -16,7 +16,7 @@ FLOORS = [
     {"tasks"},
     {"insight"},
     {"train", "inference"},
-    {"serve"},
+    {"serving"},
     {"recipe"},
     {"runs"},
     {"commands"},

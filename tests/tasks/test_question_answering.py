@@ -215,6 +215,25 @@ def test_an_answer_comes_from_its_best_window() -> None:
         assert said["start"] == len(" ".join(passage.split()[:place])) + (place > 0)
 
 
+def test_other_answers_share_no_word_and_have_probabilities_among_the_n_best() -> None:
+    passage = "cat dog river old garden tree"
+    one, task = question(passage), answer(null_threshold=0.0)
+    [item] = items_of(task, one)
+    scores = np.full((len(item.rows[0]), 2), -9.0, np.float32)
+    for place, score in ((1, 4.0), (3, 3.0), (4, 2.5)):  # dog; old; garden
+        scores[item.notes[0] + place] = score
+    scores[0] = 1.0
+    said = task.postprocess_detailed(one, [item], [scores])
+    assert {key: said[key] for key in said if key != "spans"} == task.postprocess(one, [item], [scores])
+    assert [span["answer"] for span in said["spans"][:3]] == ["dog", "old", "garden"]  # not: old garden
+    assert all(passage[span["start"] : span["end"]] == span["answer"] for span in said["spans"])
+    inside = scores[item.notes[0] :][:6]
+    every = [inside[i, 0] + inside[j, 1] for i in range(6) for j in range(i, 6)]  # 21 spans, of which the worst is out
+    rivals = np.exp([*sorted(every)[-20:], 2.0])
+    found = [span["probability"] for span in said["spans"][:3]]
+    assert found == pytest.approx(np.exp([8.0, 6.0, 5.0]) / rivals.sum(), rel=1e-4)
+
+
 # -------------------------------------------------------------------------------------------------- no answer
 
 

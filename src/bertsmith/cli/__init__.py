@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from bertsmith.cli import finetuning, inference, inspection, pretraining, word_vectors
+from bertsmith.cli import finetuning, inference, inspection, pretraining, serving, word_vectors
 from bertsmith.cli.application import PANELS, app
 from bertsmith.errors import BertsmithError, RunError
 
-__all__ = ["PANELS", "app", "finetuning", "inference", "inspection", "main", "pretraining", "word_vectors"]
+__all__ = ["PANELS", "app", "finetuning", "inference", "inspection", "main", "pretraining", "serving", "word_vectors"]
 
 
 def main() -> None:

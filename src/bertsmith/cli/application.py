@@ -6,8 +6,8 @@ import typer
 from typer.core import TyperGroup
 
 PRETRAIN, FINETUNE, USE = "Pretrain a model on text", "Fine-tune a model, and evaluate it", "Use a model"
-WORD_VECTORS, INSPECT = "Word vectors", "Look inside, and look up"
-PANELS = (PRETRAIN, FINETUNE, USE, WORD_VECTORS, INSPECT)  # in the order of the help
+SERVE, WORD_VECTORS, INSPECT = "Serve models", "Word vectors", "Look inside, and look up"
+PANELS = (PRETRAIN, FINETUNE, USE, SERVE, WORD_VECTORS, INSPECT)  # in the order of the help
 
 
 class Verbs(TyperGroup):

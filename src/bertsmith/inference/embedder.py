@@ -114,11 +114,24 @@ class Embedder:
             finally:
                 pending.cancel()
 
+    def submit_ids(self, rows: Sequence[Sequence[int] | NDArray[np.int32]]) -> Callable[[], NDArray[np.float32]]:
+        """Start on texts that are token ids, without special tokens around them; a call of the result waits.
+
+        >>> embedder, ids = model.embedder(), model.tokenizer.encode(["the cat", "the dog"])
+        >>> (embedder.submit_ids(ids)() == embedder(["the cat", "the dog"])).all()
+        np.True_
+        """
+        fetch = self._submit(self._framed(rows)).fetch if rows else None
+        return fetch or (lambda: np.zeros((0, self.width), np.float32))
+
     def _encode(self, texts: Iterator[str]) -> "_Encoded | None":
-        if not (some := list(islice(texts, CHUNK_TEXTS[self.device.type]))):
-            return None
+        some = list(islice(texts, CHUNK_TEXTS[self.device.type]))
+        return self._framed(self.tokenizer.encode(some)) if some else None
+
+    def _framed(self, rows: Sequence[Sequence[int] | NDArray[np.int32]]) -> "_Encoded":
         before, _, after = self.tokenizer.template
-        rows = [ids if ids or before or after else [self.tokenizer.start_id] for ids in self.tokenizer.encode(some)]
+        if not (before or after):  # an empty text has one token at least
+            rows = [row if len(row) else [self.tokenizer.start_id] for row in rows]
         return _Encoded.of(rows, (before[0] if before else None, after[0] if after else None), self.max_length)
 
     def _submit(self, encoded: "_Encoded") -> "_Pending":
@@ -192,7 +205,10 @@ class _Encoded:
 
     @classmethod
     def of(
-        cls, rows: Sequence[Sequence[int]], special_tokens: tuple[int | None, int | None], max_length: int
+        cls,
+        rows: Sequence[Sequence[int] | NDArray[np.int32]],
+        special_tokens: tuple[int | None, int | None],
+        max_length: int,
     ) -> "_Encoded":
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(sizes.sum()))

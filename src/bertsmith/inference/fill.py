@@ -1,7 +1,7 @@
 """Fill-mask: the most probable words for every [MASK] of a text, by a masked language model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ class WordPrediction:
 
     word: str
     probability: float
+    token: int = field(default=-1, compare=False)  # its id in the vocabulary
 
     def __repr__(self) -> str:
         return f"{self.word} {self.probability:.1%}"
@@ -49,7 +50,8 @@ class FilledText:
         >>> sorted(model.fill("the [MASK] .").to_dict())
         ['best', 'blanks', 'text']
         """
-        return asdict(self)
+        blanks = [[{"word": one.word, "probability": one.probability} for one in blank] for blank in self.blanks]
+        return {"text": self.text, "best": self.best, "blanks": blanks}
 
     def __repr__(self) -> str:
         return f"FilledText({self.best!r}, {', '.join(map(repr, self.blanks))})"
@@ -107,7 +109,7 @@ def _fill(
     logits[:, torch.from_numpy(tokenizer.special_mask).to(device)] = -torch.inf  # a special token is no word
     values, ids = logits.softmax(-1).topk(min(top_k, logits.shape[-1]))
     predictions = [
-        [WordPrediction(tokenizer.readable(word), probability) for word, probability in zip(*pair, strict=True)]
+        [WordPrediction(tokenizer.readable(word), probability, word) for word, probability in zip(*pair, strict=True)]
         for pair in zip(ids.tolist(), values.tolist(), strict=True)
     ]
     best, results, start = ids[:, 0].tolist(), [], 0

@@ -64,12 +64,21 @@ class LoadedModel:
         self._engines: dict[tuple[Any, ...], GenerationEngine] = {}
 
     def __repr__(self) -> str:
+        return f"Model({self.description}, '{self.path}')"
+
+    @property
+    def description(self) -> str:
+        """Kind, size, task and device in a line.
+
+        >>> model.description
+        'bert, 2 layers of width 32, ..., cpu'
+        """
         config, kind = self.objective.trunk.config, self._kind()
         layers = f"{config.layers} + {config.decoder_layers}" if config.decoder_layers else config.layers
         count = sum(weight.numel() for weight in self.objective.parameters())
         parameters = f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count:,}"
         size = f"{layers} layers of width {config.width}, {parameters} parameters"
-        return f"Model({kind}, {size}, {config.vocabulary:,} tokens, {self._purpose()}, {self.device}, '{self.path}')"
+        return f"{kind}, {size}, {config.vocabulary:,} tokens, {self._purpose()}, {self.device}"
 
     def _kind(self) -> str:
         """The model type, as transformers names it."""

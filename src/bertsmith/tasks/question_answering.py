@@ -1,9 +1,10 @@
 """Extractive question answering: the span of a context that answers a question."""
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,16 @@ from bertsmith.tasks.base import Bucket, Item, Task, count_tokens, with_special_
 from bertsmith.text.tokenizer import Tokenizer
 
 MASKED_SCORE = -1e30  # of padding
+MAX_SPANS = 5  # in a detailed prediction
+
+
+class Span(NamedTuple):
+    """A span of the context, by its characters."""
+
+    score: float
+    start: int
+    end: int
+    text: str
 
 
 class QuestionAnswering(Task):
@@ -91,15 +102,47 @@ class QuestionAnswering(Task):
         return list(torch.split(scores, tokens.bounds.diff().tolist()))
 
     def postprocess(self, example: Question, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
-        best, text, begin, none = -np.inf, "", -1, np.inf
+        return self._prediction(example, *self._spans(example, items, outputs, most=1))
+
+    def postprocess_detailed(
+        self, example: Question, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]
+    ) -> Any:
+        """The prediction with `spans`: the best, and those that share no word with a better one.
+
+        Each has its probability among the n best, as BERT's run_squad counts it; where a question may have no answer,
+        this is one of them.
+        """
+        spans, none = self._spans(example, items, outputs, most=self.config.n_best)
+        spans = spans[: self.config.n_best]
+        rivals = [one.score for one in spans] + ([none] if self.config.null_threshold is not None else [])
+        total = float(np.logaddexp.reduce(rivals)) if rivals else 0.0
+        apart = list[Span]()
+        for one in spans:
+            if not any(one.start < other.end and other.start < one.end for other in apart):
+                apart.append(one)
+        shown = [
+            {"answer": one.text, "start": one.start, "end": one.end, "probability": math.exp(one.score - total)}
+            for one in apart[:MAX_SPANS]
+        ]
+        return self._prediction(example, spans, none) | {"spans": shown}
+
+    def _spans(
+        self, example: Question, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]], most: int
+    ) -> tuple[list[Span], float]:
+        """The best spans of every window, the best first, and the lowest score of no answer."""
+        found, none = dict[tuple[int, int], float](), np.inf
         for item, scores in zip(items, outputs, strict=True):
             shift, offsets = item.notes
             none = min(none, float(scores[0].sum()))
-            found = _best_span(scores[shift : shift + len(offsets)], self.config.n_best, self.config.max_answer_length)
-            if found is not None and found[0] > best:
-                best, first, last = found
-                begin = int(offsets[first, 0])
-                text = example.context[begin : _include_accents(example.context, int(offsets[last, 1]))]
+            inside = scores[shift : shift + len(offsets)]
+            for score, first, last in _best_spans(inside, self.config.n_best, self.config.max_answer_length, most):
+                bounds = int(offsets[first, 0]), _include_accents(example.context, int(offsets[last, 1]))
+                found[bounds] = max(score, found.get(bounds, -np.inf))  # windows share tokens
+        spans = [Span(score, *bounds, example.context[slice(*bounds)]) for bounds, score in found.items()]
+        return sorted(spans, key=lambda span: -span.score), none
+
+    def _prediction(self, example: Question, spans: Sequence[Span], none: float) -> dict[str, Any]:
+        best, begin, text = (spans[0].score, spans[0].start, spans[0].text) if spans else (-np.inf, -1, "")
         gap = none - best if text else 0.0
         prediction = {"id": example.name, "answer": text, "start": begin, "score": best if text else none}
         if self.config.null_threshold is not None:
@@ -160,17 +203,19 @@ def _include_accents(passage: str, end: int) -> int:
     return end
 
 
-def _best_span(scores: NDArray[np.float32], count: int, max_length: int) -> tuple[float, int, int] | None:
-    """The score, first and last token of the best span among the best starts and ends."""
+def _best_spans(scores: NDArray[np.float32], count: int, max_length: int, most: int) -> list[tuple[float, int, int]]:
+    """Score, first and last token of the best spans among the best starts and ends, the best first."""
     for tried in (count, len(scores)):  # all of them, if no two of the best form a span
         starts, ends = _top_k(scores[:, 0], tried), _top_k(scores[:, 1], tried)
         spans = ends - starts[:, None]
         sums = scores[starts, 0][:, None] + scores[ends, 1]
-        sums = np.where((spans >= 0) & (spans < max_length), sums, -np.inf)
-        if sums.size and np.isfinite(sums.max()):
-            one, other = divmod(int(sums.argmax()), len(ends))
-            return float(sums[one, other]), int(starts[one]), int(ends[other])
-    return None
+        sums = np.where((spans >= 0) & (spans < max_length), sums, -np.inf).ravel()
+        best = [int(place) for place in np.argsort(-sums, kind="stable")[:most] if np.isfinite(sums[place])]
+        if best:
+            return [
+                (float(sums[place]), int(starts[place // len(ends)]), int(ends[place % len(ends)])) for place in best
+            ]
+    return []
 
 
 def _top_k(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:

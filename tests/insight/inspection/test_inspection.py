@@ -165,6 +165,7 @@ def test_questions_and_choices_are_pairs_and_every_ending_is_a_text() -> None:
     [
         ([], {}, "texts: there is none. Give at least one text."),
         (["", "a"], {}, "text: is empty. Write at least one word."),
+        ("[CLS] [SEP]", {}, "text: has no token that the model knows, besides special ones. Write at least one word."),
         ([3], {}, "text 1: is '3'. Give a text, or a pair of texts as a tuple."),
         (["the"] * 40, {}, "texts: 40 texts and 1 models are 40 readings. A page has at most 32: leave some out."),
         ("the cat", {"word": "bank"}, "word: is for a map. Name the file with its occurrences, too."),

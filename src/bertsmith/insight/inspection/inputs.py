@@ -80,8 +80,8 @@ def read_text(
     if room < len(texts):
         raise TextError("max_length", f"{limit} tokens leave no room for a text", f"Give at least {limit - room + 1}")
     read = [_tokens(tokenizer, one) for one in texts]
-    if not all(read):
-        raise TextError("text", "has no token that the model knows", "Write at least one word")
+    if not all(any(not token.special for token in tokens) for tokens in read):
+        raise TextError("text", "has no token that the model knows, besides special ones", "Write at least one word")
     first, second, cut = truncate(list(range(len(read[0]))), list(range(len(read[1]))) if len(read) > 1 else None, room)
     read = [tokens[: len(kept)] for tokens, kept in zip(read, (first, second), strict=False) if kept is not None]
     notes = (f"The text has {cut + limit} tokens with special ones, and the first {limit} are shown.",) if cut else ()

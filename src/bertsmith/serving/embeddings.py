@@ -1,0 +1,58 @@
+"""Embeddings of a request: its texts as token ids, and the vectors shortened and normalised as it asks."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertsmith.serving.request_error import RequestError
+from bertsmith.serving.served import FrontModel, Served
+from bertsmith.serving.settings import Settings
+
+INLINE_CHARACTERS = 16_384  # texts up to this size are tokenised at once; longer ones in a thread, for others' sake
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A row for each text, and the number of tokens that were read, special tokens included."""
+
+    vectors: NDArray[np.float32]
+    tokens: int
+
+
+async def tokenise(model: FrontModel, texts: Sequence[str]) -> list[list[int]]:
+    """The token ids of texts; the tokenizer's library lets other threads run."""
+    if sum(map(len, texts)) <= INLINE_CHARACTERS:
+        return model.tokenizer.encode(texts)
+    return await asyncio.get_running_loop().run_in_executor(None, model.tokenizer.encode, texts)
+
+
+async def embed(
+    served: Served,
+    settings: Settings,
+    model: FrontModel,
+    rows: Sequence[Sequence[int]],
+    *,
+    normalise: bool | None = None,
+    dimensions: int | None = None,
+    truncate: bool = True,
+) -> Embedded:
+    """The vectors of texts that are given by their token ids."""
+    width = model.served.width
+    if dimensions is not None and dimensions > width:
+        raise RequestError(422, "dimensions", f"is {dimensions}, and the vectors have {width}", f"Give 1 to {width}")
+    most = model.served.embedding_length - model.special_tokens
+    if not truncate and (longest := max(map(len, rows), default=0)) > most:
+        fact = f"one has {longest + model.special_tokens} tokens, and {model} reads {model.served.embedding_length}"
+        raise RequestError(413, "inputs", fact, "Shorten it, or let it be truncated")
+    ids = model.read_ids(rows)
+    tokens = sum(map(len, ids)) + model.special_tokens * len(ids)
+    packed = [one.tobytes() for one in ids]
+    result = await served.run(model, "embed", packed, tokens, precision=settings.precision)
+    assert result.values is not None
+    vectors = np.frombuffer(b"".join(result.values), np.float32).reshape(len(ids), width)[:, :dimensions]
+    if model.served.normalise if normalise is None else normalise:
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+    return Embedded(vectors, tokens)

@@ -1,0 +1,203 @@
+"""Hugging Face's inference endpoints: one URL for a model, whose task decides what a request means and what it gets.
+
+`huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000/models/mine")` sends its tasks here.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from bertsmith.serving import schemas
+from bertsmith.serving.embedding_routes import embed_texts, similarity
+from bertsmith.serving.entities import tagged, words_of
+from bertsmith.serving.exchange import Answer, Request, as_json, as_list
+from bertsmith.serving.request_error import RequestError
+from bertsmith.serving.schemas import EmbedBody, InferenceBody, Question, Sentences, SimilarityBody
+from bertsmith.serving.served import FrontModel
+from bertsmith.serving.text_routes import run_texts
+
+PIPELINE = "/pipeline/"  # /models/mine/pipeline/feature-extraction names the task
+AGGREGATIONS = ("none", "simple", "first", "average", "max")
+
+
+async def inference(request: Request, body: InferenceBody) -> Answer:
+    """Do the task that the path names, or the one that the model was made for."""
+    model = request.find(body.model, "")
+    task = request.path.removeprefix(PIPELINE) if request.path.startswith(PIPELINE) else main_task(model, body.inputs)
+    if task not in TASKS:
+        raise RequestError(404, f"task {task[:40]}", "is none of this server", f"Known: {', '.join(TASKS)}")
+    verb, kind = NEEDS[task]
+    return await TASKS[task](request, request.find(model.served.name, verb, kind), body)
+
+
+def main_task(model: FrontModel, inputs: Any) -> str:
+    """The task of an endpoint that serves this model."""
+    served = model.served
+    if isinstance(inputs, dict) and "source_sentence" in inputs:
+        return "sentence-similarity"
+    by_task = {"classify": "text-classification", "tag": "token-classification", "answer": "question-answering"}
+    if served.task in by_task:
+        return by_task[served.task]
+    if served.sentence:
+        return "feature-extraction"
+    by_verb = {"fill": "fill-mask", "translate": "translation", "generate": "text-generation"}
+    return next((task for verb, task in by_verb.items() if verb in served.verbs), "feature-extraction")
+
+
+async def feature_extraction(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    given = {name: body.parameters[name] for name in ("normalize", "dimensions", "truncate") if name in body.parameters}
+    return await embed_texts(request, convert(given | {"inputs": body.inputs, "model": str(model)}, EmbedBody))
+
+
+async def sentence_similarity(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    return await similarity(request, SimilarityBody(inputs=convert(body.inputs, Sentences), model=str(model)))
+
+
+async def fill_mask(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    options = _parameters(body, "top_k")
+    texts, one = as_list(convert(body.inputs, schemas.Texts), request.limits)
+    top_k = convert(options.get("top_k", 5), schemas.Count)
+    values, _ = await run_texts(request, model, "fill", texts, top_k=top_k)
+    filled = [_filled(model, text, value) for text, value in zip(texts, values, strict=True)]
+    return as_json(filled[0] if one else filled)
+
+
+def _filled(model: FrontModel, text: str, value: dict[str, Any]) -> list[Any]:
+    """A list of words with the text that each makes; of several masks, a list of these."""
+    tokenizer = model.tokenizer
+    ids, _ = tokenizer.encode_pair(text)
+    masks = [number for number, token in enumerate(ids) if token == tokenizer.mask_id]
+    found = [
+        [
+            {
+                "score": word["probability"],
+                "token": word["token"],
+                "token_str": word["word"],
+                "sequence": tokenizer.decode([*ids[:mask], word["token"], *ids[mask + 1 :]]),
+            }
+            for word in blank
+        ]
+        for mask, blank in zip(masks, value["blanks"], strict=True)
+    ]
+    return found[0] if len(found) == 1 else found
+
+
+async def text_classification(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    options = _parameters(body, "top_k", "function_to_apply")
+    if options.get("function_to_apply") is not None:
+        raise RequestError(422, "function_to_apply", "cannot be chosen", "The model's own is applied")
+    top_k = None if options.get("top_k") is None else convert(options["top_k"], schemas.Count)
+    inputs, _ = as_list(convert(body.inputs, schemas.Texts), request.limits)
+    values, _ = await run_texts(request, model, "predict", inputs)
+    return as_json([_classes(value)[:top_k] for value in values])
+
+
+def _classes(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """The labels, the most probable first; a regression has one, named as transformers names it."""
+    if "number" in value:
+        return [{"label": "LABEL_0", "score": value["number"]}]
+    named = sorted(value["probabilities"].items(), key=lambda pair: -pair[1])
+    return [{"label": label, "score": probability} for label, probability in named]
+
+
+async def token_classification(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    options = _parameters(body, "aggregation_strategy", "ignore_labels", "stride")
+    strategy = options.get("aggregation_strategy") or "simple"
+    if strategy not in AGGREGATIONS:
+        raise RequestError(422, "aggregation_strategy", "is not known", f"Known: {', '.join(AGGREGATIONS)}")
+    ignored = convert(options.get("ignore_labels") or ["O"], list[str])
+    texts, one = as_list(convert(body.inputs, schemas.Texts), request.limits)
+    split = [words_of(text) for text in texts]
+    values, _ = await run_texts(request, model, "predict", [[word for word, *_ in words] for words in split])
+    found = []
+    for text, words, value in zip(texts, split, values, strict=True):
+        if strategy == "none":
+            rows = [
+                {"entity": tag, "score": probability or 0.0, "word": word, "start": start, "end": end}
+                for tag, probability, (word, start, end) in zip(
+                    value["tags"], value["probabilities"], words, strict=True
+                )
+            ]
+        else:
+            rows = [
+                {
+                    "entity_group": entity["label"],
+                    "score": entity["probability"],
+                    "word": text[entity["start"] : entity["end"]],
+                    "start": entity["start"],
+                    "end": entity["end"],
+                }
+                for entity in tagged(value, words)["entities"]
+            ]
+        found.append([row for row in rows if row.get("entity", row.get("entity_group")) not in ignored])
+    return as_json(found[0] if one else found)
+
+
+async def question_answering(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    _parameters(body, "top_k", "align_to_words", "handle_impossible_answer")
+    question = convert(body.inputs, Question)
+    [value], _ = await run_texts(request, model, "predict", [{"id": "1"} | msgspec.to_builtins(question)])
+    # The probability of the span, compared with that of no answer.
+    share = 1 / (1 + math.exp(min(700.0, value["null_score_difference"])))
+    start, text = max(0, value["start"]), value["answer"]
+    return as_json({"answer": text, "score": share if text else 1 - share, "start": start, "end": start + len(text)})
+
+
+async def translation(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    _parameters(body, "clean_up_tokenization_spaces", "truncation")
+    texts, _ = as_list(convert(body.inputs, schemas.Texts), request.limits)
+    values, _ = await run_texts(request, model, "translate", texts, factor=6)
+    return as_json([{"translation_text": value["translation"]} for value in values])
+
+
+GENERATION = {name for name in schemas.GenerateBody.__struct_fields__ if name not in ("inputs", "model")}
+
+
+async def text_generation(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    given = {name: value for name, value in body.parameters.items() if name in GENERATION and value is not None}
+    options = msgspec.to_builtins(convert(given | {"inputs": body.inputs}, schemas.GenerateBody))
+    texts, _ = as_list(options.pop("inputs"), request.limits)
+    del options["model"]
+    values, _ = await run_texts(request, model, "generate", texts, factor=1 + options["max_new_tokens"], **options)
+    return as_json([{"generated_text": text} for value in values for text in value["texts"]])
+
+
+def _parameters(body: InferenceBody, *known: str) -> dict[str, Any]:
+    """The parameters of a task; others are refused, since leaving them out would change the answer unseen."""
+    given = {name: value for name, value in body.parameters.items() if value is not None}
+    if unknown := [name for name in given if name not in known]:
+        raise RequestError(422, f"parameters.{unknown[0][:40]}", "is not supported", f"Known: {', '.join(known)}")
+    return given
+
+
+def convert(value: Any, kind: Any) -> Any:
+    """A JSON value as a type; a value of another one is refused."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise RequestError(422, "inputs", " ".join(str(error).split())[:300]) from None
+
+
+Task = Callable[[Request, FrontModel, InferenceBody], Awaitable[Answer]]
+TASKS: dict[str, Task] = {
+    "feature-extraction": feature_extraction,
+    "sentence-similarity": sentence_similarity,
+    "fill-mask": fill_mask,
+    "text-classification": text_classification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+    "translation": translation,
+    "text-generation": text_generation,
+}
+NEEDS = {  # the verb and the task that a model needs for each
+    "feature-extraction": ("embed", ""),
+    "sentence-similarity": ("embed", ""),
+    "fill-mask": ("fill", ""),
+    "text-classification": ("predict", "classify"),
+    "token-classification": ("predict", "tag"),
+    "question-answering": ("predict", "answer"),
+    "translation": ("translate", ""),
+    "text-generation": ("generate", ""),
+}

@@ -1,0 +1,147 @@
+"""Routes whose inputs are texts: /predict, /tag, /answer, /fill, /score, /generate, /translate, /inspect,
+/tokenize."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from bertsmith.serving.embeddings import tokenise
+from bertsmith.serving.entities import tagged, words_of
+from bertsmith.serving.exchange import Answer, Request, as_json, as_list, html
+from bertsmith.serving.request_error import RequestError
+from bertsmith.serving.schemas import (
+    AnswerBody,
+    FillBody,
+    GenerateBody,
+    InspectBody,
+    PredictBody,
+    ScoreBody,
+    TagBody,
+    TokenizeBody,
+    TranslateBody,
+)
+from bertsmith.serving.served import FrontModel
+
+ATTRIBUTION_PASSES = 200  # about as many as integrated gradients take
+
+
+async def run_texts(
+    request: Request, model: FrontModel, verb: str, inputs: list[Any], *, factor: int = 1, **options: Any
+) -> tuple[list[Any], int]:
+    """The values of a verb for inputs that hold texts, and the number of their tokens.
+
+    The tokens are counted here, so that requests above a limit never reach the model. `factor` is how often the network
+    reads each of them, for the queue.
+    """
+    rows = await tokenise(model, [text for one in inputs for text in _strings(one)])
+    tokens = sum(map(len, rows)) + model.special_tokens * len(inputs)
+    result = await request.served.run(model, verb, inputs, tokens, work=tokens * factor, **options)
+    assert result.values is not None
+    return result.values, tokens
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _strings(one)
+
+
+def _whole(values: Sequence[Any], one: bool) -> Answer:
+    """A value for a single input, a list for a list."""
+    return as_json(values[0] if one else values)
+
+
+async def predict(request: Request, body: PredictBody) -> Answer:
+    model = request.find(body.model, "predict")
+    inputs, one = as_list(body.inputs, request.limits)
+    # Questions get a number as their name, which must not depend on the batch.
+    named = [{"id": str(n)} | value if isinstance(value, dict) else value for n, value in enumerate(inputs, 1)]
+    values, _ = await run_texts(request, model, "predict", named if model.served.task == "answer" else inputs)
+    return _whole(values, one)
+
+
+async def tag(request: Request, body: TagBody) -> Answer:
+    model = request.find(body.model, "predict", "tag")
+    inputs, one = as_list(body.inputs, request.limits)
+    split = [words_of(value) for value in inputs]
+    values, _ = await run_texts(request, model, "predict", [[word for word, *_ in words] for words in split])
+    return _whole([tagged(value, words) for value, words in zip(values, split, strict=True)], one)
+
+
+async def answer(request: Request, body: AnswerBody) -> Answer:
+    model = request.find(body.model, "predict", "answer")
+    questions, one = as_list(body.inputs, request.limits)
+    inputs = [{"id": str(n)} | msgspec.to_builtins(question) for n, question in enumerate(questions, 1)]
+    values, _ = await run_texts(request, model, "predict", inputs)
+    return _whole(values, one)
+
+
+async def fill(request: Request, body: FillBody) -> Answer:
+    model = request.find(body.model, "fill")
+    texts, one = as_list(body.inputs, request.limits)
+    values, _ = await run_texts(request, model, "fill", texts, top_k=body.top_k)
+    return _whole(values, one)
+
+
+async def score(request: Request, body: ScoreBody) -> Answer:
+    """A masked model reads a text once for each of its tokens."""
+    model = request.find(body.model, "score")
+    texts, one = as_list(body.inputs, request.limits)
+    longest = max(map(len, await tokenise(model, texts)), default=0)
+    factor = max(1, min(longest, model.served.max_length)) if "fill" in model.served.verbs else 1
+    values, _ = await run_texts(request, model, "score", texts, factor=factor, pll_form=body.pll_form)
+    return _whole(values, one)
+
+
+async def generate(request: Request, body: GenerateBody) -> Answer:
+    model = request.find(body.model, "generate")
+    texts, one = as_list(body.inputs, request.limits)
+    options = msgspec.to_builtins(body)
+    for name in ("inputs", "model"):
+        del options[name]
+    factor = 1 + body.max_new_tokens * max(body.samples, body.num_beams)
+    values, _ = await run_texts(request, model, "generate", texts, factor=factor, **options)
+    return _whole(values, one)
+
+
+async def translate(request: Request, body: TranslateBody) -> Answer:
+    model = request.find(body.model, "translate")
+    texts, one = as_list(body.inputs, request.limits)
+    options = {"num_beams": body.num_beams, "length_penalty": body.length_penalty}
+    values, _ = await run_texts(request, model, "translate", texts, factor=1 + body.num_beams, **options)
+    return _whole(values, one)
+
+
+async def inspect(request: Request, body: InspectBody) -> Answer:
+    """The page is one file and loads nothing. A masked model reads the text once for each of its tokens."""
+    model = request.find(body.model, "inspect")
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    tokens, most = sum(map(len, await tokenise(model, texts))), request.limits.inspect_tokens
+    if tokens > most:
+        raise RequestError(413, "inputs", f"has {tokens:,} tokens, and a page shows {most}", "Give a shorter text")
+    passes = 2 + tokens + body.attributions * ATTRIBUTION_PASSES
+    [page], _ = await run_texts(request, model, "inspect", [body.inputs], factor=passes, attribute=body.attributions)
+    return html(page)
+
+
+async def tokenize(request: Request, body: TokenizeBody) -> Answer:
+    """As text-embeddings-inference: for each text a list of tokens, with their bounds in characters."""
+    model = request.find(body.model, "")
+    texts, _ = as_list(body.inputs, request.limits)
+    before, _, after = model.tokenizer.template if body.add_special_tokens else ((), (), ())
+    read = model.tokenizer.encode_with_offsets(texts)
+
+    def special(ids: Sequence[int]) -> list[dict[str, Any]]:
+        return [{"id": number, "text": model.tokenizer.piece(number), "special": True} for number in ids]
+
+    def plain(ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+        return [
+            {"id": number, "text": model.tokenizer.piece(number), "special": False, "start": start, "stop": stop}
+            for number, (start, stop) in zip(ids, offsets, strict=True)
+        ]
+
+    return as_json([special(before) + plain(ids, offsets) + special(after) for ids, offsets in read])

@@ -1,0 +1,123 @@
+"""The verbs of a loaded model: which of them it can do, and how many inputs are run at once.
+
+An input is run with whatever others are waiting; its result does not depend on them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bertsmith.inference.inputs import as_examples
+from bertsmith.inference.model import Model
+from bertsmith.models.hf.folder import WEIGHTS
+from bertsmith.models.transformer import Transformer
+from bertsmith.objectives.base import LanguageModel
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.serving.wire import ServedModel
+from bertsmith.tasks.base import Task, predict
+from bertsmith.tasks.classification import SequenceClassification
+from bertsmith.tasks.text_to_text import TextToText
+
+Options = dict[str, Any]
+
+
+Values = Callable[[], list[Any]]  # waits for the values
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: whether a model can do it, and a value for each input. It may be started before the last has ended."""
+
+    can: Callable[[Model], bool]
+    run: Callable[[Model, Sequence[Any], Options], list[Any] | Values]
+
+
+def _embed(model: Model, inputs: Sequence[bytes], options: Options) -> Values:
+    """Embeddings that are not normalised yet: the front does it after it has shortened them."""
+    rows = [np.frombuffer(ids, np.int32) for ids in inputs]
+    fetch = model.embedder(normalise=False, **options).submit_ids(rows)
+    return lambda: [vector.tobytes() for vector in fetch()]
+
+
+def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    """Predictions; of tags with their probabilities, of answers with others. A pair of texts, or words, are a list."""
+    task = model.objective
+    assert isinstance(task, Task)
+    given = [tuple(one) if isinstance(one, list) else one for one in inputs]
+    examples, _ = as_examples(model.input_format(), given)
+    items = task.preprocess(examples, model.tokenizer, model.max_length)
+    return predict(task, examples, items, device=model.device, detailed=model.task in ("tag", "answer"))
+
+
+def _reranks(model: Model) -> bool:
+    """Whether its predictions for pairs are numbers of relevance; not if it was fine-tuned on single texts."""
+    task = model.objective
+    if not isinstance(task, SequenceClassification) or len(model.input_format().texts) == 1:
+        return False
+    return task.config.problem == "regression" or (task.config.problem == "single_label" and len(task.labels) == 2)
+
+
+def _fill(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    return [asdict(filled) for filled in model.fill(list(inputs), **options)]
+
+
+def _score(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    scored = model.score(list(inputs), **options)
+    return [one.to_dict() | {"perplexity": one.perplexity if one.tokens else None} for one in scored]
+
+
+def _generate(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    return [result.to_dict() for result in model.generate(list(inputs), full=True, **options)]
+
+
+def _translate(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    return [result.to_dict() for result in model.translate(list(inputs), full=True, **options)]
+
+
+def _inspect(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    """Pages. Attributions need gradients."""
+    with torch.inference_mode(False):
+        pairs = [tuple(one) if isinstance(one, list) else one for one in inputs]
+        return [model.inspect(one, **options).page() for one in pairs]
+
+
+VERBS: dict[str, Verb] = {
+    "embed": Verb(lambda model: isinstance(model.trunk, Transformer), _embed),
+    "predict": Verb(lambda model: isinstance(model.objective, Task), _predict),
+    "fill": Verb(lambda model: model.has_lm_head and isinstance(model.objective, MaskedLM), _fill),
+    "score": Verb(lambda model: model.has_lm_head and isinstance(model.objective, LanguageModel), _score),
+    "generate": Verb(lambda model: model.objective.generates, _generate),
+    "translate": Verb(
+        lambda model: isinstance(model.objective, TextToText) and model.objective.config.output == "text", _translate
+    ),
+    "inspect": Verb(lambda model: True, _inspect),
+}
+
+
+def describe(name: str, model: Model) -> ServedModel:
+    """What fronts need to know of a model."""
+    verbs = [verb for verb, how in VERBS.items() if how.can(model)]
+    embeds, sentence = "embed" in verbs, model.sentence_config
+    columns = model.input_format().texts if "predict" in verbs else ()
+    weights = Path(model.path) / WEIGHTS
+    return ServedModel(
+        name=name,
+        folder=model.path,
+        verbs=verbs,
+        task=model.task,
+        labels=list(model.labels),
+        sentence=model.embeds_sentences,
+        reranks=_reranks(model),
+        columns=list(columns),
+        description=model.description,
+        max_length=model.max_length,
+        embedding_length=min(sentence.length or model.max_length, model.max_length) if embeds else 0,
+        width=model.trunk.config.width if embeds else 0,
+        normalise=sentence.normalise,
+        for_tasks=model.objective.trunk.config.architecture != "decoder",
+        created=int(weights.stat().st_mtime) if weights.exists() else 0,
+    )

@@ -89,7 +89,7 @@ class Served:
         raise RequestError(422, "model", f"none here can {task or verb}", every)
 
     def check_room(self, work: int = 0) -> None:
-        """Backpressure: refuse a request that the queue has no room for. Its tokens are not known before it has been read."""
+        """Backpressure: refuse what the queue has no room for. Tokens of a request are unknown before it is read."""
         if self.is_full(work):
             raise overloaded()
 

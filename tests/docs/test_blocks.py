@@ -100,9 +100,7 @@ def run_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
             elif language == "bash" and not block.startswith(NOT_RUN):
                 for command, given in commands(block):
                     if command.startswith("bertsmith serve "):
-                        server = servers.enter_context(running(Path(), *shlex.split(command)[2:]))
-                        address = server.url
-                        print(server.announced)
+                        address = servers.enter_context(running(Path(), *shlex.split(command)[2:])).url
                     else:
                         run(command, given)
             elif language == "text":

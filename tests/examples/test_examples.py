@@ -12,8 +12,16 @@ from typer.main import get_command
 
 from bertsmith.cli import app
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 UNIT, CONTAINER = EXAMPLES / "bertsmith.service", EXAMPLES / "Containerfile"
+
+
+@pytest.mark.parametrize(("language", "example"), [("ini", UNIT), ("dockerfile", CONTAINER)])
+def test_the_guide_shows_lines_of_the_examples(language: str, example: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "serve.md").read_text()
+    [block] = re.findall(rf"^```{language}\n(.*?)^```$", guide, re.M | re.S)
+    assert set(block.splitlines()) <= set(example.read_text().splitlines())
 
 
 def options() -> set[str]:

@@ -28,6 +28,9 @@ def test_a_term_stands_in_the_docstring_of_its_file(term: str, file: str, link: 
     path = ROOT / "src" / "bertsmith" / file
     assert (ROOT / "docs" / link).resolve() == path
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    owners = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef))]
+    owners = [
+        tree,
+        *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)),
+    ]
     said = " ".join(" ".join(filter(None, map(ast.get_docstring, owners))).lower().split())
     assert any(spelling in said for spelling in spellings(term))

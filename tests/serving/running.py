@@ -26,7 +26,7 @@ class RunningServer:
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self.process, self._errors = process, errors
         assert process.stdout is not None
-        self.announced = line = process.stdout.readline()
+        line = process.stdout.readline()
         found = re.search(r"at (http://\S+)", line)
         if found is None:
             process.wait(10)

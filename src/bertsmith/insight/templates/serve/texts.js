@@ -72,7 +72,7 @@ async function drawScore(scored, { text }, model, also) {
   const [tokens] = await also("/tokenize", { inputs: text, add_special_tokens: false });
   const output = el("p", { className: "reading", role: "status", textContent: "Point at a word, or walk with Tab, to read its probability." });
   const logs = scored.token_log_probabilities;
-  const say = (word, log) => output.replaceChildren(el("b", {}, bdi(word)), ` has a probability of ${percent(Math.exp(log))} given the others.`);
+  const say = (word, log) => output.replaceChildren(el("b", {}, bdi(word)), ` has a probability of ${percent(Math.exp(log))} given ${model.mask ? "the others" : "those before it"}.`);
   const shade = (at) => (word) => {
     const read = () => say(word, logs[at]);
     const span = el("span", { className: "scored", tabIndex: 0, onfocus: read, onpointerenter: read }, bdi(word));

@@ -97,7 +97,7 @@ const VERBS = {
   },
   score: {
     can: does("score"),
-    lead: () => "How probable a text is, token by token: the darker, the less expected.",
+    lead: () => "How probable a text is, token by token: the stronger the shade, the less expected.",
     fields: () => [line("text", "text", EXAMPLES.plain)],
     path: "/score",
     body: ({ text }) => ({ inputs: text }),

@@ -283,12 +283,8 @@ def _rounded_up(tokens: int) -> int:
 
 
 def _pin_memory(tokens: Tokens) -> Tokens:
-    return replace(
-        tokens,
-        ids=tokens.ids.pin_memory(),
-        bounds=tokens.bounds.pin_memory(),
-        positions=tokens.positions.pin_memory(),
-    )
+    ids, bounds, positions = (part.pin_memory() for part in (tokens.ids, tokens.bounds, tokens.positions))
+    return replace(tokens, ids=ids, bounds=bounds, positions=positions)
 
 
 def _dtype(precision: Precision, device: torch.device) -> torch.dtype:

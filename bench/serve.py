@@ -5,8 +5,8 @@
 
 MODEL is a folder that sentence-transformers opens; all-MiniLM-L6-v2 from its package by default. Servers run at the
 same time, and only one of them is asked at a time; rounds alternate, and figures are medians over rounds. The load is
-`bench/load.py`, in a process of its own on the same machine. --infinity PYTHON adds infinity-emb from another
-environment.
+`bench/load.py`, in a process of its own on the same machine. --infinity PROGRAM adds infinity-emb, which wants
+an environment of its own.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def servers(options: argparse.Namespace) -> dict[str, tuple[list[str], int, str]
             "/health",
         )
     if options.infinity:
-        command = [options.infinity, "-m", "infinity_emb", "v2", "--model-id", model, "--port", str(third)]
+        command = [options.infinity, "v2", "--model-id", model, "--port", str(third)]
         command += [
             "--device",
             options.device,
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--shapes", type=shape, nargs="+", default=[(16, 1), (256, 1)], help="tokens x texts: 512x16")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--infinity", help="the Python of an environment with infinity-emb")
+    parser.add_argument("--infinity", help="the program infinity_emb, from an environment of its own")
     parser.add_argument("--alone", action="store_true", help="without peers")
     parser.add_argument("--promises", action="store_true", help="D2 and D3 instead of a comparison")
     parser.add_argument("--out", type=Path, default=Path("bench/results/serve-cpu.json"))

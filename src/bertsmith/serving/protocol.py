@@ -118,8 +118,8 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def close_gently(self) -> None:
-        """Close after an answer. If the body has not ended, a plain close would destroy the answer on its way."""
-        if not self._receiving or self.transport.is_closing():
+        """Close after an answer. If the request has not ended, a plain close would destroy the answer on its way."""
+        if not (self._receiving or self._reading) or self.transport.is_closing():
             self.transport.close()
             return
         self._dropping = True
@@ -150,7 +150,7 @@ class Protocol(HttpToolsProtocol):
         body = msgspec.json.encode({"error": line, "error_type": "too_large" if status == 431 else "overloaded"})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + headers + b"\r\n" + body)
-        self.transport.close()
+        self.close_gently()
 
 
 class _AnswerTransport:

@@ -134,7 +134,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         for shape, (tokens, texts) in shapes.items():
             content, mean = bodies(options.model, tokens, texts)
             for port in ports.values():
-                load(port, content, 16, 2)  # warm up every shape
+                load(port, content, max(options.clients), 3)  # warm up every shape
             for clients in options.clients:
                 rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in ports}
                 for _ in range(options.rounds):

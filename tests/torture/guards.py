@@ -596,4 +596,99 @@ LIMITED = [
     ),
 ]
 
-TABLE = [*DURABLE, *SAVED, *LOGGED, *LOCKED, *RESUMED, *PREPARED, *LIMITED]
+SERVING = "serving/test_limits.py"
+SERVED = [
+    Guard(
+        "a key is compared as a whole",
+        "serving/application.py",
+        " or not same:",
+        ":",
+        f"{SERVING}::test_every_route_but_health_wants_the_key",
+    ),
+    Guard(
+        "a declared body above the limit is not read",
+        "serving/application.py",
+        " or int(declared) > limits.body_bytes:",
+        ":",
+        f"{SERVING}::test_an_upload_that_waits_for_permission_gets_none",
+    ),
+    Guard(
+        "an undeclared body is read up to the limit",
+        "serving/application.py",
+        "                    if size > limits.body_bytes:",
+        "                    if False:",
+        f"{SERVING}::test_a_large_upload_gets_its_answer_and_an_end[chunked]",
+    ),
+    Guard(
+        "a page of another site cannot use the server",
+        "serving/application.py",
+        "        check_origin(headers)\n",
+        "",
+        f"{SERVING}::test_a_page_of_another_site_is_refused",
+    ),
+    Guard(
+        "the queue is bounded",
+        "serving/served.py",
+        "        if self.is_full(work):",
+        "        if False:",
+        f"{SERVING}::test_a_full_queue_refuses_at_once_and_recovers",
+    ),
+    Guard(
+        "the tokens of a request are bounded",
+        "serving/served.py",
+        "        if tokens > self.limits.request_tokens:",
+        "        if False:",
+        f"{SERVING}::test_too_much_is_refused",
+    ),
+    Guard(
+        "headers have a deadline",
+        "serving/protocol.py",
+        "            self._reading, self._header_bytes = True, 0\n            self._expect(self.limits.header_seconds)",
+        "            self._reading, self._header_bytes = True, 0\n            self._expect(None)",
+        f"{SERVING}::test_a_slow_connection_is_closed",
+    ),
+    Guard(
+        "a body has a deadline",
+        "serving/protocol.py",
+        "            self.cycle.keep_alive = False\n        self._expect(self.limits.body_seconds + LATE_SECONDS)",
+        "            self.cycle.keep_alive = False\n        self._expect(None)",
+        f"{SERVING}::test_a_slow_connection_is_closed",
+    ),
+    Guard(
+        "headers are bounded",
+        "serving/protocol.py",
+        "        if self._reading and self._header_bytes > MAX_HEADER_BYTES:",
+        "        if False:",
+        f"{SERVING}::test_endless_headers_are_refused",
+    ),
+    Guard(
+        "connections are bounded",
+        "serving/protocol.py",
+        "        if len(self.connections) > self.limits.connections:",
+        "        if False:",
+        f"{SERVING}::test_there_are_no_more_connections_than_the_limit",
+    ),
+    Guard(
+        "a wrong input does not harm its neighbours",
+        "serving/model_process.py",
+        "            if len(group) > 1:",
+        "            if False:",
+        "serving/test_texts.py::test_a_wrong_input_does_not_harm_its_neighbours",
+    ),
+    Guard(
+        "an answer about a mistake is one line",
+        "serving/request_error.py",
+        '    return escape_control(" ".join(part.split()))',
+        "    return part",
+        "serving/test_mistakes.py::test_no_mistake_is_a_fault",
+    ),
+    Guard(
+        "a public address needs a key",
+        "commands/serve.py",
+        "    if not secret and not is_loopback(host):",
+        "    if False:",
+        "commands/test_serve.py::test_what_cannot_be_served_is_a_line",
+    ),
+]
+
+TABLE = [*DURABLE, *SAVED, *LOGGED, *LOCKED, *RESUMED, *PREPARED, *LIMITED, *SERVED]

@@ -28,6 +28,8 @@ def serve(
     **how: Any,
 ) -> None:
     """Serve model folders until SIGTERM or Ctrl-C. `limits` are fields of `Limits`, `how` of `Settings`."""
+    if os.name == "nt":
+        raise RunError("serve", "does not run on Windows", "Use Linux, macOS or WSL")
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise RunError("serve", f"needs {missing[0]}", "Install it with: pip install 'bertsmith[serve]'")
     from bertsmith.serving.settings import Limits, Settings, default_fronts

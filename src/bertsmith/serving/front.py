@@ -105,6 +105,7 @@ class Front:
 
 def main() -> None:
     """Run the process: `python -m bertsmith.serving.front`."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # fronts are as many as the cores allow
     control = Control()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is an open file

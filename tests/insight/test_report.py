@@ -110,7 +110,7 @@ def test_whatever_comes_from_outside_is_escaped() -> None:
         machine={EVIL: EVIL},
     )
     outline = Outline(report.page(evil))
-    assert [tag for tag, _ in outline.tags].count("script") == 1
+    assert "script" not in [tag for tag, _ in outline.tags]
     assert outline.text.count("<script>alert('x')</script>") == 14
 
 

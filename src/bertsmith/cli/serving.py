@@ -34,6 +34,10 @@ def serve(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="Device of the models: auto, cpu, cuda, cuda:1.")] = "auto",
+    backend: Annotated[
+        Literal["auto", "torch", "onnx", "onnx-int8"],
+        typer.Option(help="What computes: torch; of folders that `export` wrote, ONNX Runtime."),
+    ] = "auto",
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"],
         typer.Option(help="Number format of embeddings; auto: the fastest of this machine."),
@@ -60,5 +64,6 @@ def serve(
 
     limits = {"queue_requests": max_requests, "queue_tokens": max_queue, "request_tokens": max_tokens}
     limits |= {"inputs": max_inputs, "body_bytes": max_body, "connections": max_connections}
+    computed = {"device": device, "backend": backend, "precision": precision}
     where = {"host": host, "port": port, "fronts": fronts, "key": key, "key_file": key_file}
-    command.serve(models, **where, limits=limits, device=device, precision=precision)  # type: ignore[arg-type]
+    command.serve(models, **where, limits=limits, **computed)  # type: ignore[arg-type]

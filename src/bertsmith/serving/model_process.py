@@ -183,7 +183,7 @@ def _failed(number: int, error: Exception) -> Result:
 
 def load_models(settings: Settings) -> dict[str, Model]:
     """The models by name, warmed up."""
-    models = {name: load(folder, settings.device) for name, folder in settings.models.items()}
+    models = {name: load(folder, settings.device, settings.backend) for name, folder in settings.models.items()}
     for model in models.values():
         if model.embeds_sentences:
             model.embedder(normalise=False, precision=settings.precision)(["warm up"])

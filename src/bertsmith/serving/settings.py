@@ -31,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8000
     fronts: int = 1
     device: str = "auto"
+    backend: str = "auto"  # of `load`: "torch", or of exported folders "onnx" or "onnx-int8"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of embeddings
     key: str = ""  # that requests have to give; empty: none
     limits: Limits = Limits()

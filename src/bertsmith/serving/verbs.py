@@ -13,6 +13,7 @@ import torch
 
 from bertsmith.inference.inputs import as_examples
 from bertsmith.inference.model import Model
+from bertsmith.inference.onnx_model import OnnxModel
 from bertsmith.models.hf.folder import WEIGHTS
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import LanguageModel
@@ -36,6 +37,11 @@ class Verb:
     run: Callable[[Model, Sequence[Any], Options], list[Any] | Values]
 
 
+def _embeds(model: Model) -> bool:
+    """A graph gives vectors or logits."""
+    return isinstance(model.trunk, Transformer) and not (isinstance(model, OnnxModel) and not model.graph.gives_vectors)
+
+
 def _embed(model: Model, inputs: Sequence[bytes], options: Options) -> Values:
     """Embeddings that are not normalised yet: the front does it after it has shortened them."""
     rows = [np.frombuffer(ids, np.int32) for ids in inputs]
@@ -49,8 +55,8 @@ def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]
     assert isinstance(task, Task)
     given = [tuple(one) if isinstance(one, list) else one for one in inputs]
     examples, _ = as_examples(model.input_format(), given)
-    items = task.preprocess(examples, model.tokenizer, model.max_length)
-    return predict(task, examples, items, device=model.device, detailed=model.task in ("tag", "answer"))
+    items, detailed = task.preprocess(examples, model.tokenizer, model.max_length), model.task in ("tag", "answer")
+    return predict(task, examples, items, device=model.device, detailed=detailed, outputs=model.task_outputs)
 
 
 def _reranks(model: Model) -> bool:
@@ -63,6 +69,11 @@ def _reranks(model: Model) -> bool:
 
 def _fill(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
     return [asdict(filled) for filled in model.fill(list(inputs), **options)]
+
+
+def _scores(model: Model) -> bool:
+    language_model = model.has_lm_head and isinstance(model.objective, LanguageModel)
+    return language_model and not isinstance(model, OnnxModel)
 
 
 def _score(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
@@ -86,15 +97,15 @@ def _inspect(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]
 
 
 VERBS: dict[str, Verb] = {
-    "embed": Verb(lambda model: isinstance(model.trunk, Transformer), _embed),
+    "embed": Verb(_embeds, _embed),
     "predict": Verb(lambda model: isinstance(model.objective, Task), _predict),
     "fill": Verb(lambda model: model.has_lm_head and isinstance(model.objective, MaskedLM), _fill),
-    "score": Verb(lambda model: model.has_lm_head and isinstance(model.objective, LanguageModel), _score),
+    "score": Verb(_scores, _score),
     "generate": Verb(lambda model: model.objective.generates, _generate),
     "translate": Verb(
         lambda model: isinstance(model.objective, TextToText) and model.objective.config.output == "text", _translate
     ),
-    "inspect": Verb(lambda model: True, _inspect),
+    "inspect": Verb(lambda model: not isinstance(model, OnnxModel), _inspect),
 }
 
 

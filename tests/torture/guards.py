@@ -671,8 +671,8 @@ SERVED = [
     Guard(
         "a wrong input does not harm its neighbours",
         "serving/model_process.py",
-        "            if len(group) > 1:",
-        "            if False:",
+        "                    self._finish(self._start([waiting]))",
+        "                    waiting.connection.send(_failed(waiting.job.id, error))",
         "serving/test_texts.py::test_a_wrong_input_does_not_harm_its_neighbours",
     ),
     Guard(
@@ -685,9 +685,9 @@ SERVED = [
     Guard(
         "a public address needs a key",
         "commands/serve.py",
-        "    if not secret and not is_loopback(host):",
-        "    if False:",
-        "commands/test_serve.py::test_what_cannot_be_served_is_a_line",
+        "    return all(ipaddress.ip_address(one[4][0]).is_loopback for one in found)",
+        "    return True",
+        "commands/test_serve.py::test_addresses_of_this_machine_alone_are_known",
     ),
 ]
 

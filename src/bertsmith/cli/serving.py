@@ -44,7 +44,7 @@ def serve(
     ] = "auto",
     max_requests: Annotated[
         int, typer.Option(help="Requests that wait or are computed; one more gets 429.", min=1, rich_help_panel=LIMITS)
-    ] = 128,
+    ] = 96,
     max_queue: Annotated[
         int,
         typer.Option(help="Tokens of these requests together; 0: as the device allows.", min=0, rich_help_panel=LIMITS),

@@ -16,7 +16,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     request_tokens: int = 65_536  # of a request, special tokens included
     inspect_tokens: int = 64  # of a text that is inspected, which takes a pass for each of them
     queue_tokens: int = 0  # of all requests that wait or are being computed; 0: by the device
-    queue_requests: int = 128  # that wait or are being computed
+    queue_requests: int = 96  # that wait or are being computed; with ten times 64 clients none waits thrice as long
     connections: int = 1_024  # open at a time, of each front
     header_seconds: float = 10.0  # from a connection, or the first byte of a request, to the end of its headers
     body_seconds: float = 20.0  # from the end of the headers to the end of the body

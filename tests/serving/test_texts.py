@@ -116,7 +116,7 @@ def test_a_text_is_translated_as_by_the_library(writers: LocalServer, writing_mo
     [
         ("/fill", {"inputs": "x [MASK]", "model": "ner"}, "model ner: cannot fill. It answers /v1/embeddings, "),
         ("/models/plain/tag", {"inputs": "x"}, "model plain: cannot tag. It answers /v1/embeddings, /embed, "),
-        ("/generate", {"inputs": "x"}, "model: none here can generate. plain: It answers "),
+        ("/generate", {"inputs": "x"}, "model: none here can generate. plain answers "),
         ("/predict", {"inputs": "x"}, "model: is missing. Give one of: reviews, ner, squad."),
         ("/fill", {"inputs": "the cat"}, "'the cat': has no blank to fill. Write [MASK] where a word is missing."),
         ("/fill", {"inputs": "[MASK]", "topk": 3}, "body: Object contains unknown field `topk`."),

@@ -43,7 +43,7 @@ class FrontModel:
         """The routes that this model answers, in words."""
         routes = [ROUTES_OF[verb] for verb in self.served.verbs]
         routes += {"tag": ["/tag"], "answer": ["/answer"]}.get(self.served.task, [])
-        return f"It answers {', '.join([*routes, '/tokenize'])}"
+        return f"answers {', '.join([*routes, '/tokenize'])}"
 
     def read_ids(self, rows: Sequence[Sequence[int]]) -> list[NDArray[np.int32]]:
         """The tokens of each text that its embedding reads, without special tokens."""
@@ -78,14 +78,16 @@ class Served:
             if found is None:
                 raise RequestError(404, "model", f"there is no '{name[:80]}' here", f"Served: {', '.join(self.models)}")
             if not can(found, verb, task):
-                raise RequestError(422, f"model {found}", f"cannot {task or verb or 'do this'}", found.abilities())
+                raise RequestError(
+                    422, f"model {found}", f"cannot {task or verb or 'do this'}", f"It {found.abilities()}"
+                )
             return found
         able = [model for model in self.models.values() if can(model, verb, task)]
         if len(able) == 1:
             return able[0]
         if able:
             raise RequestError(422, "model", "is missing", f"Give one of: {', '.join(map(str, able))}")
-        every = "; ".join(f"{model}: {model.abilities()}" for model in self.models.values())
+        every = "; ".join(f"{model} {model.abilities()}" for model in self.models.values())
         raise RequestError(422, "model", f"none here can {task or verb}", every)
 
     def check_room(self, work: int = 0) -> None:

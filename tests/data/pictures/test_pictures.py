@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from bertsmith.data import workers as processes
 from bertsmith.data.pictures import labelled_pictures
 from bertsmith.data.pictures.bad_pictures import BROKEN, NO_FILE, NO_PICTURE, OUTSIDE, UNKNOWN, UNLABELLED
 from bertsmith.data.pictures.decoding import DecodingConfig
 from bertsmith.data.pictures.reader import read
+from bertsmith.data.pictures.workers import Worker
 from bertsmith.errors import BertsmithError
 
 PIL = pytest.importorskip("PIL.Image", reason="Pillow is not installed here")
@@ -72,6 +74,17 @@ def test_bad_pictures_are_counted_and_named(pets: Path) -> None:
     assert found.bad == f"1 {NO_PICTURE} ({pets / 'dog/a.jpg'}); 1 {BROKEN} ({pets / 'dog/b.jpg'})"
     fact = "is no picture of a known format (BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP)"
     assert refusal(pets, policy="fail") == f"PATH/dog/a.jpg: {fact}. Mend the file, or choose to skip what is bad."
+
+
+@pytest.mark.slow("starts processes")
+def test_a_refusal_stops_the_workers(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = []
+    monkeypatch.setattr(Worker, "kill", lambda worker: (killed.append(worker), processes.Worker.kill(worker))[1])
+    assert len(read(pets, workers=2)) == 4
+    assert len(killed) == 2
+    (pets / "cat" / "a.jpg").write_text("text")
+    assert "PATH/cat/a.jpg: is no picture" in refusal(pets, workers=2, policy="fail")
+    assert len(killed) == 4
 
 
 def test_only_the_first_bad_pictures_are_named(pets: Path) -> None:

@@ -4,6 +4,7 @@ Bad pictures are dropped, counted and named, or refused at once, by the policy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from bertsmith.data.labelled.bad_rows import Policy
@@ -93,13 +94,14 @@ def _decoded(
         if one.name not in known:
             bad.drop(UNKNOWN, one.location, f"has the class {one.name!r}, which is none of {', '.join(names)}")
     files = ((one, one.path) for one in listed if one.name in known)
-    for count, (one, pixels) in enumerate(decode_all(files, config, workers), 1):
-        if isinstance(pixels, PictureError):
-            bad.drop(pixels.reason, one.location, pixels.fact)
-        else:
-            yield one.location, one.name, pixels
-        if count % PICTURES_PER_REPORT == 0:
-            progress(count)
+    with closing(decode_all(files, config, workers)) as decoded:  # a refusal stops the workers
+        for count, (one, pixels) in enumerate(decoded, 1):
+            if isinstance(pixels, PictureError):
+                bad.drop(pixels.reason, one.location, pixels.fact)
+            else:
+                yield one.location, one.name, pixels
+            if count % PICTURES_PER_REPORT == 0:
+                progress(count)
 
 
 def _in_order(name: str) -> tuple[int, str]:

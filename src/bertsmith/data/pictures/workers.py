@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -33,8 +34,9 @@ def decode_all(
     answers = processes.map_in_order(
         _tasks(files), lambda: Worker(config), lambda worker, paths: worker.decode(paths), workers, "pictures"
     )
-    for items, decoded in answers:
-        yield from zip(items, decoded, strict=True)
+    with closing(answers):
+        for items, decoded in answers:
+            yield from zip(items, decoded, strict=True)
 
 
 class Worker(processes.Worker):

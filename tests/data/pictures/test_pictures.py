@@ -102,6 +102,10 @@ def test_parts_are_folders_around_the_classes_and_share_their_numbers(tmp_path: 
     assert (train.classes, test.labels.tolist(), test.dropped) == (("ant", "bee", "cow"), [1], {UNKNOWN: 1})
 
 
+def test_a_folder_without_a_test_part_is_not_read_as_one(pets: Path) -> None:
+    assert refusal(pets, part="test") == "PATH: has no folder 'test'. Put some pictures of each class into one."
+
+
 def test_classes_that_are_numbers_are_sorted_by_value(tmp_path: Path) -> None:
     for name in ("10", "9", "100"):
         save(tmp_path / name / "a.png")

@@ -75,7 +75,10 @@ def _listed(
     path: Path, part: str, bad: BadPictures, columns: tuple[str | None, str | None], root: Path | None
 ) -> Iterator[Listed]:
     if path.is_dir():
-        return in_folders(path / part if (path / part).is_dir() else path)
+        inside = path / part
+        if part != "train" and not inside.is_dir():  # the whole folder would be what was trained on
+            raise TextError(path, f"has no folder '{part}'", "Put some pictures of each class into one")
+        return in_folders(inside if inside.is_dir() else path)
     if Path(bare_name(path)).suffix.lower() in TABLE_SUFFIXES:
         return in_table(path, bad, columns=columns, root=root)
     raise TextError(path, "is no table and no known file of pictures", KNOWN)

@@ -1,0 +1,69 @@
+"""Draws: random numbers of pictures, each a pure function of the seed, the epoch, the picture's index and a purpose.
+
+They are hashed on the host, a few for each picture, so that a picture is augmented to the same bits in whatever batch,
+order or process it comes, and a resumed run goes on as if it had never stopped.
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum, auto
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from bertsmith.random_bits import PICTURE, mix, permute, uniform
+
+
+class Purpose(IntEnum):
+    """What a number is drawn for: no two share random bits."""
+
+    CROP_ROW = auto()
+    CROP_COLUMN = auto()
+    FLIP = auto()
+    BRIGHTNESS = auto()
+    CONTRAST = auto()
+    SATURATION = auto()
+    OPERATION = auto()
+    SIGN = auto()
+    ERASE = auto()
+    ERASE_AREA = auto()
+    ERASE_ASPECT = auto()
+    ERASE_ROW = auto()
+    ERASE_COLUMN = auto()
+    ERASE_COLOUR = auto()
+    PARTNER = auto()
+    MIX_KIND = auto()
+    MIX_SHARE = auto()
+    MIX_ROW = auto()
+    MIX_COLUMN = auto()
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The source of random numbers for some pictures of an epoch."""
+
+    seed: int
+    epoch: int
+    indices: Int64[np.ndarray, "B"]  # of the pictures in their dataset
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def uniform(self, purpose: Purpose, turn: int = 0) -> Float64[np.ndarray, "B"]:
+        """A number in [0, 1) for each picture; `turn` counts the draws for one purpose."""
+        return uniform(self.seed, PICTURE, self.epoch, int(purpose), turn, self.indices)
+
+    def below(self, counts: int | Int64[np.ndarray, "B"], purpose: Purpose, turn: int = 0) -> Int64[np.ndarray, "B"]:
+        """A whole number from 0 to count - 1 for each picture."""
+        return np.asarray(self.uniform(purpose, turn) * counts).astype(np.int64)  # rounded down
+
+    def partners(self, size: int) -> "Draws":
+        """The pictures with which these are mixed: by a permutation of the whole dataset, another one in each epoch."""
+        key = int(mix(self.seed, PICTURE, self.epoch, int(Purpose.PARTNER)))
+        return replace(self, indices=permute(self.indices, size, key))
+
+
+def column(values: np.ndarray, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A number for each picture, on the device, as [B, 1, 1, 1]."""
+    return torch.from_numpy(values).to(device, dtype)[:, None, None, None]

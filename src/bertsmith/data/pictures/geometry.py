@@ -1,0 +1,92 @@
+"""Geometry: crops, flips and affine maps of a batch of pictures, each a gather of pixels by their rows and columns."""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int, UInt8
+from torch import Tensor
+
+from bertsmith.data.pictures.draws import Draws, Purpose
+from bertsmith.errors import RecipeError
+
+Pictures = UInt8[Tensor, "B C H W"]
+FILL = 128  # of pixels from outside a picture: grey, as in RandAugment
+
+
+def crop(pictures: Pictures, draws: Draws, size: tuple[int, int], *, padding: int = 0, flip: bool = False) -> Tensor:
+    """A random window of [height, width] from pictures padded by reflection; half of them from right to left."""
+    height, width = pictures.shape[2:]
+    ranges = [side + 2 * padding - new + 1 for side, new in zip((height, width), size, strict=True)]
+    if min(*ranges, *size) < 1:
+        fact = f"a window of {size[1]} x {size[0]} pixels is not inside {width} x {height} padded by {padding}"
+        raise RecipeError("crop", fact, "Make it smaller, or the padding larger")
+    tops = draws.below(ranges[0], Purpose.CROP_ROW) - padding
+    lefts = draws.below(ranges[1], Purpose.CROP_COLUMN) - padding
+    rows = tops[:, None] + np.arange(size[0])
+    columns = lefts[:, None] + np.arange(size[1])
+    if flip:
+        columns = np.where(draws.uniform(Purpose.FLIP)[:, None] < 0.5, columns[:, ::-1], columns)
+    device = pictures.device
+    return _gather(
+        pictures,
+        torch.from_numpy(_reflected(rows, height)).to(device)[:, :, None],
+        torch.from_numpy(_reflected(columns, width)).to(device)[:, None, :],
+    )
+
+
+def centre_crop(picture: UInt8[Tensor, "*B C H W"], size: tuple[int, int]) -> Tensor:
+    """The window of [height, width] in the middle of a picture, or of a batch of them."""
+    height, width = picture.shape[-2:]
+    if size[0] > height or size[1] > width:
+        fact = f"a window of {size[1]} x {size[0]} pixels is not inside {width} x {height}"
+        raise RecipeError("crop", fact, "Make it smaller, or scale the pictures")
+    top, left = (height - size[0]) // 2, (width - size[1]) // 2
+    return picture[..., top : top + size[0], left : left + size[1]]
+
+
+def rotate(pictures: Pictures, degrees: Float64[np.ndarray, "B"]) -> Pictures:
+    """Turned around the centre, anticlockwise."""
+    turns = [math.radians(angle) for angle in degrees.tolist()]
+    cosines, sines = (np.array([function(turn) for turn in turns]) for function in (math.cos, math.sin))
+    return _affine(pictures, np.stack([cosines, -sines, 0 * sines, sines, cosines, 0 * sines], 1))
+
+
+def shear(pictures: Pictures, by_row: Float64[np.ndarray, "B"], by_column: Float64[np.ndarray, "B"]) -> Pictures:
+    """Each row moved by `by_row` times its distance from the centre, and each column likewise."""
+    one, zero = np.ones_like(by_row), np.zeros_like(by_row)
+    return _affine(pictures, np.stack([one, by_row, zero, by_column, one, zero], 1))
+
+
+def translate(pictures: Pictures, right: Float64[np.ndarray, "B"], down: Float64[np.ndarray, "B"]) -> Pictures:
+    """Moved by some pixels."""
+    one, zero = np.ones_like(right), np.zeros_like(right)
+    return _affine(pictures, np.stack([one, zero, -right, zero, one, -down], 1))
+
+
+def _affine(pictures: Pictures, matrices: Float64[np.ndarray, "B 6"]) -> Pictures:
+    """The nearest pixel at (a x + b y + c, d x + e y + f) for each (x, y), measured from the centre."""
+    height, width = pictures.shape[2:]
+    device = pictures.device
+    matrix = torch.from_numpy(matrices).to(device, torch.float32)[:, :, None, None]
+    x = (torch.arange(width, device=device) + (0.5 - width / 2))[None, None, :]
+    y = (torch.arange(height, device=device) + (0.5 - height / 2))[None, :, None]
+    a, b, c, d, e, f = matrix.unbind(1)
+    columns = (a * x + b * y + c + width / 2).floor().long()
+    rows = (d * x + e * y + f + height / 2).floor().long()
+    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+    moved = _gather(pictures, rows.clamp(0, height - 1), columns.clamp(0, width - 1))
+    return torch.where(inside[:, None], moved, FILL).to(torch.uint8)
+
+
+def _gather(pictures: Pictures, rows: Int[Tensor, "B _ _"], columns: Int[Tensor, "B _ _"]) -> Tensor:
+    """The pixel at each row and column of every picture."""
+    batch, channels = (torch.arange(size, device=pictures.device) for size in pictures.shape[:2])
+    return pictures[batch[:, None, None, None], channels[:, None, None], rows[:, None], columns[:, None]]
+
+
+def _reflected(places: np.ndarray, size: int) -> np.ndarray:
+    """Places outside of 0 to size - 1, reflected at the first and the last pixel as often as it takes."""
+    period = max(2 * (size - 1), 1)
+    folded = places % period
+    return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(places)

@@ -1,0 +1,62 @@
+"""MNIST's idx files: a header of big-endian sizes, then bytes; one file of pictures and one of labels; LeCun 1998."""
+
+from pathlib import Path
+
+import numpy as np
+
+from bertsmith.data.pictures.bad_pictures import BadPictures
+from bertsmith.data.pictures.binary import bare_name, find_file, read_bytes
+from bertsmith.data.pictures.labelled_pictures import LabelledPictures, from_array
+from bertsmith.errors import TextError
+
+PARTS = {"train": "train", "test": "t10k"}
+PICTURES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
+DIGITS = 10
+UNSIGNED_BYTES = 8  # the type of elements, the third byte of a file
+SIZE = np.dtype(">u4")
+
+
+def find_files(folder: Path, part: str) -> tuple[Path, Path] | None:
+    """The files of pictures and of labels of a part, `train` or `test`, in a folder."""
+    pictures = find_file(folder, PARTS.get(part, part) + PICTURES)
+    return beside(pictures) if pictures else None
+
+
+def is_idx(path: Path) -> bool:
+    """Whether a file has the name of a file of pictures."""
+    return bare_name(path).endswith(PICTURES)
+
+
+def beside(pictures: Path) -> tuple[Path, Path]:
+    """A file of pictures, and that of their labels."""
+    name = bare_name(pictures).removesuffix(PICTURES) + LABELS
+    labels = find_file(pictures.parent, name)
+    if labels is None:
+        raise TextError(pictures, f"has no labels beside it ({name})", "Get that file, too")
+    return pictures, labels
+
+
+def read(paths: tuple[Path, Path], bad: BadPictures, *, channels: int = 1) -> LabelledPictures:
+    """The pictures of one file with the labels of the other; grey ones are repeated for three channels."""
+    pixels, labels = _array(paths[0], 3), _array(paths[1], 1).astype(np.int64)
+    if len(pixels) != len(labels):
+        fact = f"holds {len(pixels):,} pictures and {paths[1].name} {len(labels):,} labels"
+        raise TextError(paths[0], fact, "Get the files of one part")
+    classes = tuple(map(str, range(max(DIGITS, int(labels.max()) + 1))))  # the same for a part that lacks the last
+    locations = [f"{paths[0]}:{number}" for number in range(len(labels))]
+    return from_array(np.repeat(pixels[:, None], channels, 1), labels, classes, locations, bad)
+
+
+def _array(path: Path, dimensions: int) -> np.ndarray:
+    data = read_bytes(path)
+    head = 4 + SIZE.itemsize * dimensions
+    if len(data) < head or data[:4] != bytes([0, 0, UNSIGNED_BYTES, dimensions]):
+        raise TextError(path, f"is no idx file of bytes in {dimensions} dimensions", "Get the file again")
+    shape = tuple(map(int, np.frombuffer(data, SIZE, dimensions, 4)))
+    size = 1
+    for side in shape:
+        size *= side  # of Python's integers, which do not overflow
+    if not size or size != len(data) - head:
+        fact = f"promises {' x '.join(map(str, shape))} bytes and holds {len(data) - head:,}"
+        raise TextError(path, fact, "Get the file again")
+    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)

@@ -1,0 +1,140 @@
+"""Labelled pictures: uint8 tensors of any size, each with the number of its class.
+
+Those of one size are one tensor; others are a list in memory or, if they are many, a spool on disk, which is a sequence
+too and needs eight bytes a picture.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from bertsmith.data.pictures.bad_pictures import BadPictures
+from bertsmith.data.pictures.decoding import Pixels
+from bertsmith.data.spool import Spool
+from bertsmith.errors import TextError
+
+MAX_BYTES_IN_MEMORY = 1 << 28  # pixels of files that are held in memory at most
+SHAPE = np.dtype("<i4")
+
+Picture = UInt8[Tensor, "C H W"]
+Found = tuple[str, str, Pixels]  # location, class and pixels of a picture
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledPictures:
+    """Pictures with the numbers of their classes, and what was dropped on the way."""
+
+    pictures: Sequence[Picture] | UInt8[Tensor, "N C H W"]
+    labels: Int64[np.ndarray, "N"]
+    classes: tuple[str, ...]
+    locations: Sequence[str]  # the file of each picture, with its number in the file if that holds several
+    dropped: dict[str, int]  # how many pictures, by reason
+    bad: str  # the same in one line, with the names of the first ones; empty if there are none
+    fingerprint: str  # SHA-256 of pixels, labels and names of the classes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def stacked(self) -> UInt8[Tensor, "N C H W"]:
+        """All pictures as one tensor, if they have one size."""
+        if isinstance(self.pictures, Tensor):
+            return self.pictures
+        first = self.pictures[0].shape
+        for picture, location in zip(self.pictures, self.locations, strict=True):
+            if picture.shape != first:
+                sizes = [f"{shape[2]} x {shape[1]}" for shape in (picture.shape, first)]
+                raise TextError(location, f"has {sizes[0]} pixels and the first one {sizes[1]}", "Cut or scale them")
+        return torch.stack(list(self.pictures))
+
+
+def from_array(
+    pixels: UInt8[np.ndarray, "N C H W"],
+    labels: Int64[np.ndarray, "N"],
+    classes: tuple[str, ...],
+    locations: Sequence[str],
+    bad: BadPictures,
+) -> LabelledPictures:
+    """Pictures of one size, from one array."""
+    fingerprint = _Fingerprint()
+    for picture in pixels:
+        fingerprint.add(picture)
+    return _finished(torch.from_numpy(pixels), labels, classes, locations, bad, fingerprint)
+
+
+def collect(
+    found: Iterable[Found],
+    classes: tuple[str, ...],
+    bad: BadPictures,
+    folder: Path | None = None,
+) -> LabelledPictures:
+    """Pictures of any size, one after the other: a few in memory, many in a temporary file of the folder."""
+    numbers = {name: number for number, name in enumerate(classes)}
+    pictures: list[Picture] | Spool[Picture] = []
+    size, labels, locations, fingerprint = 0, list[int](), list[str](), _Fingerprint()
+    for location, name, pixels in found:
+        size += pixels.nbytes
+        if isinstance(pictures, list) and size > MAX_BYTES_IN_MEMORY:
+            spool = Spool[Picture](_from_record, folder)
+            for picture in pictures:
+                spool.append(_to_record(picture.numpy()))
+            pictures = spool
+        if isinstance(pictures, list):
+            pictures.append(torch.from_numpy(pixels.copy()))  # writable, and not a view of a worker's answer
+        else:
+            pictures.append(_to_record(pixels))
+        labels.append(numbers[name])
+        locations.append(location)
+        fingerprint.add(pixels)
+    if isinstance(pictures, Spool):
+        pictures.seal()
+    return _finished(pictures, np.asarray(labels, np.int64), classes, locations, bad, fingerprint)
+
+
+def _finished(
+    pictures: Sequence[Picture] | Tensor,
+    labels: Int64[np.ndarray, "N"],
+    classes: tuple[str, ...],
+    locations: Sequence[str],
+    bad: BadPictures,
+    fingerprint: "_Fingerprint",
+) -> LabelledPictures:
+    return LabelledPictures(
+        pictures=pictures,
+        labels=labels,
+        classes=classes,
+        locations=locations,
+        dropped=dict(bad.counts),
+        bad=bad.describe(),
+        fingerprint=fingerprint.of(labels, classes),
+    )
+
+
+class _Fingerprint:
+    """The SHA-256 of pictures that come one after the other, and of their labels."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, pixels: Pixels) -> None:
+        self._digest.update(_to_record(pixels))
+
+    def of(self, labels: Int64[np.ndarray, "N"], classes: tuple[str, ...]) -> str:
+        self._digest.update(labels.astype("<i8").tobytes())
+        self._digest.update("\0".join(classes).encode("utf-8", "surrogateescape"))
+        return self._digest.hexdigest()
+
+
+def _to_record(pixels: Pixels) -> bytes:
+    return np.asarray(pixels.shape, SHAPE).tobytes() + pixels.tobytes()
+
+
+def _from_record(record: bytes) -> Picture:
+    head = 3 * SHAPE.itemsize
+    pixels = np.frombuffer(record, np.uint8, offset=head).reshape(np.frombuffer(record[:head], SHAPE))
+    return torch.from_numpy(pixels.copy())

@@ -1,0 +1,112 @@
+"""Labelled pictures: read from folders by class, tables with paths, CIFAR's and MNIST's files, or sheets.
+
+Bad pictures are dropped, counted and named, or refused at once, by the policy.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from bertsmith.data.labelled.bad_rows import Policy
+from bertsmith.data.labelled.tables import TABLE_SUFFIXES
+from bertsmith.data.pictures import cifar, idx, sheets
+from bertsmith.data.pictures.bad_pictures import UNKNOWN, BadPictures, PictureError
+from bertsmith.data.pictures.binary import bare_name
+from bertsmith.data.pictures.decoding import DecodingConfig
+from bertsmith.data.pictures.labelled_pictures import Found, LabelledPictures, collect
+from bertsmith.data.pictures.listed import Listed, in_folders, in_table
+from bertsmith.data.pictures.workers import decode_all
+from bertsmith.errors import RecipeError, TextError, suggest
+
+PARTS = ("train", "test")
+PICTURES_PER_REPORT = 1000  # pictures between two reports of progress
+KNOWN = "Give a folder with a folder for each class, a table with paths, or the files of CIFAR-10 or MNIST"
+
+
+def read(
+    path: str | Path,
+    part: str = "train",
+    *,
+    classes: Sequence[str] = (),
+    columns: tuple[str | None, str | None] = (None, None),
+    root: Path | None = None,
+    config: DecodingConfig | None = None,
+    policy: Policy = "skip",
+    workers: int = 0,
+    folder: Path | None = None,
+    progress: Callable[[int], object] = int,
+) -> LabelledPictures:
+    """The labelled pictures of a folder or a file.
+
+    A folder by class may have `train` and `test` folders around the classes. `classes` are those of the training part,
+    so that a test part has the same numbers. `columns` name those of paths and labels in a table, whose paths begin at
+    `root`. Many pictures are not held in memory but in a temporary file of `folder`; `progress` is called with the
+    number of files decoded so far.
+    """
+    if part not in PARTS:
+        raise RecipeError("part", f"unknown choice '{part}'", suggest(part, PARTS))
+    path, bad, chosen = Path(path), BadPictures(policy), config or DecodingConfig()
+    if not path.exists():
+        raise TextError(path, "does not exist")
+    pictures = _read_arrays(path, part, bad, chosen)
+    if pictures is None:
+        listed = list(_listed(path, part, bad, columns, root))
+        names = tuple(classes) or tuple(sorted({one.name for one in listed}, key=_in_order))
+        pictures = collect(_decoded(listed, names, chosen, bad, workers, progress), names, bad, folder)
+    if not len(pictures):
+        raise TextError(path, "holds no labelled picture" + (f": {pictures.bad}" if pictures.bad else ""), KNOWN)
+    return pictures
+
+
+def _read_arrays(path: Path, part: str, bad: BadPictures, config: DecodingConfig) -> LabelledPictures | None:
+    """The pictures of files that hold many of one size; None where there are none of them."""
+    if path.is_dir():
+        if found := cifar.find_files(path, part):
+            return cifar.read(found, bad)
+        if pair := idx.find_files(path, part):
+            return idx.read(pair, bad, channels=config.channels)
+        return sheets.read(found, bad) if (found := sheets.find_files(path, part)) else None
+    if cifar.is_binary(path):
+        return cifar.read([path], bad)
+    return idx.read(idx.beside(path), bad, channels=config.channels) if idx.is_idx(path) else None
+
+
+def _listed(
+    path: Path, part: str, bad: BadPictures, columns: tuple[str | None, str | None], root: Path | None
+) -> Iterator[Listed]:
+    if path.is_dir():
+        inside = path / part
+        if part != "train" and not inside.is_dir():  # the whole folder would be what was trained on
+            raise TextError(path, f"has no folder '{part}'", "Put some pictures of each class into one")
+        return in_folders(inside if inside.is_dir() else path)
+    if Path(bare_name(path)).suffix.lower() in TABLE_SUFFIXES:
+        return in_table(path, bad, columns=columns, root=root)
+    raise TextError(path, "is no table and no known file of pictures", KNOWN)
+
+
+def _decoded(
+    listed: list[Listed],
+    names: tuple[str, ...],
+    config: DecodingConfig,
+    bad: BadPictures,
+    workers: int,
+    progress: Callable[[int], object],
+) -> Iterator[Found]:
+    known = set(names)
+    for one in listed:
+        if one.name not in known:
+            bad.drop(UNKNOWN, one.location, f"has the class {one.name!r}, which is none of {', '.join(names)}")
+    files = ((one, one.path) for one in listed if one.name in known)
+    with closing(decode_all(files, config, workers)) as decoded:  # a refusal stops the workers
+        for count, (one, pixels) in enumerate(decoded, 1):
+            if isinstance(pixels, PictureError):
+                bad.drop(pixels.reason, one.location, pixels.fact)
+            else:
+                yield one.location, one.name, pixels
+            if count % PICTURES_PER_REPORT == 0:
+                progress(count)
+
+
+def _in_order(name: str) -> tuple[int, str]:
+    """Names of classes by the alphabet, and whole numbers by their value."""
+    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1, name)

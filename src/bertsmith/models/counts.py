@@ -39,6 +39,12 @@ class Counted(ABC):
         """Products per token of queries with keys, and of attention weights with values; a network may have none."""
         return 0.0
 
+    def build(self) -> Any:
+        """The network that it describes."""
+        from bertsmith.models import networks  # which import the configurations, and they this file
+
+        return networks.build_network(self)  # type: ignore[arg-type]
+
     @property
     @abstractmethod
     def output_products(self) -> int:
@@ -51,12 +57,12 @@ class _Counts(NamedTuple):
 
 
 @cache
-def _count(config: Any) -> _Counts:
+def _count(config: Counted) -> _Counts:
     """The counts of a configuration's network. Building one takes 10 to 40 ms, so they are kept."""
     from bertsmith.models import networks  # which import the configurations, and they this file
 
     with torch.device("meta"), _Uninitialised():
-        network = networks.build_network(config)
+        network = config.build()
     return _Counts(sum(weight.numel() for weight in network.parameters()), networks.token_products(network))
 
 

@@ -11,6 +11,7 @@ from bertsmith.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from bertsmith.models.static import Static, StaticConfig
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
+from bertsmith.models.vision_transformer import VisionTransformer
 
 NetworkConfig = TransformerConfig | RecurrentConfig | Seq2SeqConfig | ElmoConfig | StaticConfig
 Network = Transformer | EncoderDecoder | Recurrent | Seq2Seq | Elmo | Static
@@ -42,12 +43,14 @@ def build_network(config: NetworkConfig) -> Network:
     return built
 
 
-def token_products(network: Network) -> float:
+def token_products(network: Network | VisionTransformer) -> float:
     """Products of a token with the weights of a network; those of the output layer and of attention are apart."""
     match network:
         case Transformer():  # a shared layer is applied again and again
             passes = network.config.layers // network.config.distinct
             return matrix_weights(network.embedding_projection, *[network.layers] * passes)
+        case VisionTransformer():
+            return matrix_weights(network.embedding.projection, network.layers)
         case EncoderDecoder():  # every token is counted as one of the encoder's
             return token_products(network.encoder)
         case Recurrent():

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.layer_stack import LayerStack
 from bertsmith.models.layers import AttentionInputs, EncodedMemory, Layer
 from bertsmith.models.transformer import Memory, Transformer
 from bertsmith.nn.attention import Eager
@@ -23,9 +24,14 @@ class Recorded(NamedTuple):
 
 def record(trunk: Transformer, tokens: Tokens, memory: Memory | None = None) -> Recorded:
     """One pass by the plain formula of attention; of a decoder with the encoder's output as `memory`."""
-    states = [trunk.embed(tokens)]
+    hidden = trunk.embed(tokens)
+    return record_layers(trunk, hidden, trunk.attention_inputs(tokens, hidden, "eager", memory))
+
+
+def record_layers(trunk: LayerStack, hidden: Float[Tensor, "T D"], all_inputs: list[AttentionInputs]) -> Recorded:
+    """The same from the first layer on, of networks of text and of pictures; the kernels are `eager`."""
+    states = [hidden]
     attention, cross_attention = list[Weights](), list[Weights]()
-    all_inputs = trunk.attention_inputs(tokens, states[0], "eager", memory)
     for layer, inputs in zip(trunk.layer_sequence(), all_inputs, strict=True):
         attention.append(self_weights(layer, states[-1], inputs))
         if inputs.memory is not None:

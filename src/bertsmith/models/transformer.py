@@ -10,7 +10,7 @@ sequence of tokens with bounds: one kernel, chosen for the batch, computes atten
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
+from bertsmith.models.layer_stack import LayerStack
 from bertsmith.models.layers import AttentionInputs, EncodedMemory, Layer, make_norm
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.attention import Kernel, Sequences
@@ -40,7 +41,7 @@ class Memory(NamedTuple):
     tokens: Tokens
 
 
-class Transformer(nn.Module):
+class Transformer(LayerStack):
     """Embeddings and a stack of layers: one hidden vector for each token. Devlin et al. 2018, section 3.
 
     >>> bertsmith.Transformer(bertsmith.TransformerConfig(vocabulary=100, width=8, heads=2)).embedding.weight.shape
@@ -83,6 +84,11 @@ class Transformer(nn.Module):
         # Pre-norm leaves the last residual sum without a norm.
         self.final_norm = nn.Identity() if config.norm_position == "post" else make_norm(config.width, config)
 
+    @property
+    def _layer_config(self) -> TransformerConfig:
+        """The configuration of the layers, which here is that of the whole network."""
+        return self.config
+
     def forward(
         self,
         tokens: Tokens,
@@ -103,10 +109,8 @@ class Transformer(nn.Module):
 
     def hidden_states(self, tokens: Tokens, kernel: KernelName | None = None) -> list[Float[Tensor, "T D"]]:
         """The hidden vectors after the embeddings and after every layer."""
-        states = [self.embed(tokens)]
-        for layer, inputs in zip(self.layer_sequence(), self.attention_inputs(tokens, states[0], kernel), strict=True):
-            states.append(layer(states[-1], inputs))
-        return [*states[:-1], self.final_norm(states[-1])]
+        hidden = self.embed(tokens)
+        return self.states_after_layers(hidden, self.attention_inputs(tokens, hidden, kernel))
 
     def attention_maps(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
         """Attention weights by layer and sequence: from each token (row) to each (column)."""
@@ -119,18 +123,7 @@ class Transformer(nn.Module):
         self.embedding, self.positions, self.segments = other.embedding, other.positions, other.segments
         self.embedding_norm = other.embedding_norm
 
-    def matrices(self) -> dict[str, int]:
-        """The names of all matrices inside the layers, and how many matrices are stacked in each."""
-        stacked = {"attention.qkv.weight": 3, "cross_attention.kv.weight": 2}
-        stacked["feed_forward.up.weight"] = 2 if self.config.gated else 1
-        return {
-            f"layers.{number}.{name}": stacked.get(name, 1)
-            for number, layer in enumerate(self.layers)
-            for name, parameter in layer.named_parameters()
-            if parameter.ndim == 2
-        }
-
-    # ------------------------------------------------------------------------- embeddings and layers
+    # ------------------------------------------------------------------------- embeddings
 
     def embed(self, tokens: Tokens) -> Float[Tensor, "T D"]:
         """What the first layer reads."""
@@ -159,20 +152,6 @@ class Transformer(nn.Module):
         starts = (torch.arange(total.shape[0], device=total.device) - tokens.positions).clamp(min=0)
         earlier = total[starts] - padding[starts].to(total.dtype)  # padding tokens of earlier sequences
         return torch.where(padding, -1, tokens.positions - (total - earlier))
-
-    def layer_sequence(self) -> list[Any]:
-        """The layers in the order of computation; a shared layer is applied again and again."""
-        return list(self.layers) * (self.config.layers // self.config.distinct)
-
-    def run_layers(
-        self, hidden: Float[Tensor, "T D"], inputs: list[AttentionInputs], selected: Int[Tensor, "N"] | None = None
-    ) -> Float[Tensor, "_ D"]:
-        """All layers and the final norm; the last layer computes only the `selected` positions."""
-        *before, (last, last_inputs) = zip(self.layer_sequence(), inputs, strict=True)
-        for layer, each in before:
-            hidden = layer(hidden, each)
-        vectors: Tensor = self.final_norm(last(hidden, last_inputs, selected))
-        return vectors
 
     # ------------------------------------------------------------------------- generation with a KV cache
 

@@ -1,1 +1,1 @@
-"""Pictures: labelled ones from files of any kind, augmented in tensors on the device, and cut into flat patches."""
+"""Pictures: labelled ones from files of any kind, and augmented in tensors on the device."""

@@ -66,14 +66,7 @@ def finetuned_task(
         task = "answer" if "span" in parts else ("classify" if whole_text else "tag")
     if task == "answer":
         return FinetunedTask(task=task)  # the two labels in its config.json are the start and the end of the span
-    table, count = config_json.get("id2label"), config_json.get("num_labels", 2)
-    if table is None and isinstance(count, int) and 0 < count <= MAX_LABELS:
-        table = {str(number): f"LABEL_{number}" for number in range(count)}
-    if not isinstance(table, dict) or len(table) > MAX_LABELS or not all(isinstance(it, str) for it in table.values()):
-        raise FolderError(path, f"id2label is {short_repr(table)}", "Give every id a label")
-    if set(table) != {str(number) for number in range(len(table))}:
-        raise FolderError(path, "the ids of id2label are not 0, 1, 2 and so on")
-    labels = tuple(table[str(number)] for number in range(len(table)))
+    labels = labels_of(config_json, path)
     problem = PROBLEMS.get(str(config_json.get("problem_type")), "regression" if len(labels) == 1 else "single_label")
     if task == "classify" and problem == "regression" and len(labels) != 1:
         raise FolderError(path, f"is a regression with {len(labels)} outputs", "Only models with one can be opened")
@@ -81,6 +74,18 @@ def finetuned_task(
     if task == "choose" and pooling != "first":
         raise FolderError(path, "its multiple choice pools the mean of all tokens", "Only first tokens can be read")
     return FinetunedTask(task=task, labels=labels, problem=problem, pooling=pooling)
+
+
+def labels_of(config_json: dict[str, Any], path: object) -> tuple[str, ...]:
+    """The labels of a classifier, by id; transformers has two where none are given."""
+    table, count = config_json.get("id2label"), config_json.get("num_labels", 2)
+    if table is None and isinstance(count, int) and 0 < count <= MAX_LABELS:
+        table = {str(number): f"LABEL_{number}" for number in range(count)}
+    if not isinstance(table, dict) or len(table) > MAX_LABELS or not all(isinstance(it, str) for it in table.values()):
+        raise FolderError(path, f"id2label is {short_repr(table)}", "Give every id a label")
+    if set(table) != {str(number) for number in range(len(table))}:
+        raise FolderError(path, "the ids of id2label are not 0, 1, 2 and so on")
+    return tuple(table[str(number)] for number in range(len(table)))
 
 
 def _pooling(config_json: dict[str, Any], layout: HFLayout, path: object) -> Pooling:

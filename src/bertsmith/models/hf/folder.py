@@ -96,7 +96,7 @@ def read(folder: str | Path) -> ModelFolder:
     folder = model_folder(folder)
     check_exists(folder)
     manifest.verify(folder)
-    config_json = _json(file_inside(folder, CONFIG))
+    config_json = read_json(file_inside(folder, CONFIG))
     config = convert.from_config_json(config_json, folder / CONFIG)
     layout = layout_of(config)
     stored, tied = _stored_weights(folder, layout, layout.second_names(config))
@@ -114,12 +114,12 @@ def read(folder: str | Path) -> ModelFolder:
             if name not in stored:
                 raise FolderError(folder, f"lacks the weight '{name}'")
             part = (shape[0] // len(rule.theirs), *shape[1:])
-            _check(stored[name], part[::-1] if rule.transposed else part, INTEGERS if rule.integer else FLOATS)
+            check_weight(stored[name], part[::-1] if rule.transposed else part, INTEGERS if rule.integer else FLOATS)
     if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
         remedy = "Only the trunk, its pretraining heads, a classifier and a span head are known"
         raise FolderError(folder, f"unknown weight {short_repr(min(unknown))}", remedy)
     for copy, name in tied.items():
-        _check(copy, stored[name].shape)
+        check_weight(copy, stored[name].shape)
         if not torch.equal(copy.load(), stored[name].load()):
             fact = f"'{copy.name}' differs from '{name}'"
             raise FolderError(copy.file, fact, "Only a decoder tied to the embedding can be opened")
@@ -196,8 +196,8 @@ def _stored_weights(
 ) -> tuple[dict[str, StoredWeight], dict[StoredWeight, str]]:
     """Every weight of the folder by its plain name, and the tied weights that repeat one of them."""
     stored: dict[str, StoredWeight] = {}
-    for file in _weight_files(folder):
-        for weight in _header(file):
+    for file in weight_files(folder):
+        for weight in header(file):
             name = layout.plain_name(weight.name)
             if name in stored:
                 raise FolderError(file, f"the weight {short_repr(name)} is there twice")
@@ -216,11 +216,12 @@ def _stored_weights(
     return stored, tied
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The files of weights: one, or those that an index names."""
     if (folder / WEIGHTS).exists():
         return [file_inside(folder, WEIGHTS)]
     if (folder / INDEX).exists():
-        weight_map = _json(file_inside(folder, INDEX)).get("weight_map")
+        weight_map = read_json(file_inside(folder, INDEX)).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             raise FolderError(folder / INDEX, "has no weight_map of file names")
         return [file_inside(folder, name) for name in sorted(set(weight_map.values()))]
@@ -231,7 +232,7 @@ def _weight_files(folder: Path) -> list[Path]:
     raise FolderError(folder, f"has no {WEIGHTS}", graph if (folder / "model.onnx").exists() else "")
 
 
-def _header(file: Path) -> list[StoredWeight]:
+def header(file: Path) -> list[StoredWeight]:
     """The weights in the header of a safetensors file, which the library checks against the file's size."""
     try:
         with safe_open(file, "pt") as opened:
@@ -242,11 +243,13 @@ def _header(file: Path) -> list[StoredWeight]:
         raise FolderError(file, fact, "Fetch it again") from None
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a model folder."""
     return files.read_json(check_size(path, MAX_JSON_BYTES))
 
 
-def _check(stored: StoredWeight, shape: tuple[int, ...], dtypes: set[str] = FLOATS) -> None:
+def check_weight(stored: StoredWeight, shape: tuple[int, ...], dtypes: set[str] = FLOATS) -> None:
+    """Refuse a weight of another shape or type."""
     if stored.shape != shape:
         fact = f"'{stored.name}' has shape {list(stored.shape)} where {CONFIG} says {list(shape)}"
         raise FolderError(stored.file, fact)

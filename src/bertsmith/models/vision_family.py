@@ -1,0 +1,36 @@
+"""The family of vision transformers: every member as the difference from its parent."""
+
+from dataclasses import replace
+
+from bertsmith.errors import RecipeError, suggest
+from bertsmith.models.vision_config import VisionConfig
+
+# Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words": BERT's sizes, on patches of pictures. The two small ones
+# came with Touvron et al. 2020, whose networks without distillation are the same.
+VIT = VisionConfig()
+VIT_LARGE = replace(VIT, width=1024, layers=24, heads=16, feed_forward=4096)
+VIT_SMALL = replace(VIT, width=384, heads=6, feed_forward=1536)
+VIT_TINY = replace(VIT, width=192, heads=3, feed_forward=768)
+
+# Touvron et al. 2020, "Training data-efficient image transformers & distillation through attention": a second special
+# token learns the predictions of a teacher.
+DEIT = replace(VIT, distillation_token=True)
+DEIT_SMALL = replace(VIT_SMALL, distillation_token=True)
+DEIT_TINY = replace(VIT_TINY, distillation_token=True)
+
+VISION_FAMILY: dict[str, VisionConfig] = {
+    "vit-tiny": VIT_TINY,
+    "vit-small": VIT_SMALL,
+    "vit-base": VIT,
+    "vit-large": VIT_LARGE,
+    "deit-tiny": DEIT_TINY,
+    "deit-small": DEIT_SMALL,
+    "deit-base": DEIT,
+}
+
+
+def vision_member(name: str) -> VisionConfig:
+    """The configuration of a vision transformer by its name."""
+    if name not in VISION_FAMILY:
+        raise RecipeError("model.kind", f"unknown member '{name}'", suggest(name, VISION_FAMILY))
+    return VISION_FAMILY[name]

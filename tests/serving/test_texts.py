@@ -143,7 +143,8 @@ def test_routes_and_methods_that_are_not_there_are_refused(server: LocalServer) 
     assert server.ask("GET", "/nowhere").json["error"] == (
         "/nowhere: is no route of this server. GET /openapi.json lists them."
     )
-    assert server.ask("GET", "/embed").status == 405
+    refused = server.ask("GET", "/embed")
+    assert (refused.status, refused.headers["allow"]) == (405, "POST")
     assert server.ask("GET", "/v1/models/nobody").json["error"]["code"] == "not_found"
     assert server.ask("GET", "/v1/models/ner").json["task"] == "tag"
     assert [one["id"] for one in server.ask("GET", "/v1/models").json["data"]] == ["plain", "reviews", "ner", "squad"]

@@ -142,7 +142,7 @@ def find(method: str, path: str) -> Route:
         if path.startswith(start) and (method, start) in ROUTES:
             return ROUTES[method, start]
     if methods := [known for known, place in ROUTES if place == path]:
-        raise RequestError(405, path, f"does not answer {method}", f"Use {' or '.join(methods)}")
+        raise RequestError(405, path, f"does not answer {method}", f"Use {' or '.join(methods)}", allow=methods)
     raise RequestError(404, path[:80], "is no route of this server", "GET /openapi.json lists them")
 
 
@@ -159,6 +159,8 @@ def refused(refusal: RequestError, path: str) -> Answer:
         headers.append((b"retry-after", str(refusal.retry_after).encode()))
     if refusal.close:
         headers.append((b"connection", b"close"))
+    if refusal.allow:
+        headers.append((b"allow", ", ".join(refusal.allow).encode()))
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     return Answer(msgspec.json.encode(body), JSON, refusal.status, headers)

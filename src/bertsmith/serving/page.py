@@ -16,7 +16,8 @@ SCRIPTS = re.compile(r"<script(?: type=\"module\")?>(.*?)</script>", re.S)
 
 async def show(request: Request, _: None) -> Answer:
     if request.model is not None:
-        raise RequestError(405, "/models/NAME", "does not answer GET", "Use POST, or GET /v1/models/NAME")
+        remedy = "Use POST, or GET /v1/models/NAME"
+        raise RequestError(405, "/models/NAME", "does not answer GET", remedy, allow=["POST"])
     page, policy = content()
     return html(page, (b"content-security-policy", policy.encode()), (b"cache-control", b"no-cache"))
 

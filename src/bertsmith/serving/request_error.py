@@ -27,10 +27,19 @@ class RequestError(BertsmithError):
     """An answer other than 200, as `place: fact. remedy.`."""
 
     def __init__(
-        self, status: int, location: object, fact: str, remedy: str = "", *, retry_after: int = 0, close: bool = False
+        self,
+        status: int,
+        location: object,
+        fact: str,
+        remedy: str = "",
+        *,
+        retry_after: int = 0,
+        close: bool = False,
+        allow: Sequence[str] = (),
     ) -> None:
         super().__init__(*map(_plain, (str(location), fact, remedy)))  # they may quote the request
         self.status, self.retry_after, self.close = status, retry_after, close
+        self.allow = allow  # the methods that a route answers, where it does not answer this one
 
     @classmethod
     def of(cls, parts: Sequence[str]) -> "RequestError":

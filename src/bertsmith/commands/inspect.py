@@ -60,7 +60,7 @@ def inspect(
         map_file=map_file,
         word=word,
         passage=passage,
-        progress=lambda line: CONSOLE.print(line, markup=False, highlight=False),
+        progress=lambda line: CONSOLE.print(f"looking into {line}", markup=False, highlight=False),
     )
     written = [found.save(out)]
     if as_json and out.suffix.lower() != ".json":

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
@@ -24,6 +23,7 @@ from bertsmith.models.hf import convert, manifest
 from bertsmith.models.hf.finetuned import FinetunedTask, architecture_of, finetuned_task
 from bertsmith.models.hf.layout import HFLayout
 from bertsmith.models.hf.layouts import layout_of
+from bertsmith.models.hf.weights import write_weights
 from bertsmith.models.networks import NetworkConfig, build_network
 from bertsmith.models.transformer import make_pooler
 from bertsmith.models.transformer_config import TransformerConfig
@@ -170,22 +170,12 @@ def write(
     layout = layout_of(config)
     parts = frozenset(part for part in layout.parts if any(name.startswith(f"{part}.") for name in state_dict))
     expected = _expected_shapes(config, parts, finetuned)
-    if different := state_dict.keys() ^ {rule.ours for rule, _ in expected}:
-        fact = "has no name in transformers" if min(different) in state_dict else "is missing"
-        raise FolderError(folder, f"the weight '{min(different)}' {fact}")
-    tensors = {}
     architecture = layout.architectures[finetuned.task] if finetuned else layout.architecture(parts)
-    for rule, shape in expected:
-        weight = state_dict[rule.ours].detach().cpu()
-        if weight.shape != shape:
-            fact = f"the weight '{rule.ours}' has shape {list(weight.shape)}, not {list(shape)}"
-            raise FolderError(folder, fact)
-        for name, part in zip(rule.theirs, weight.chunk(len(rule.theirs)), strict=True):
-            # safetensors does not save tensors that share memory.
-            full_name = layout.full_name(name, architecture)
-            tensors[full_name] = _transposed(part, rule).clone(memory_format=torch.contiguous_format)
-    dtype = str(next(iter(state_dict.values())).dtype).removeprefix("torch.")
-    files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
+
+    def theirs(rule: convert.WeightRule, name: str, weight: Tensor) -> tuple[str, Tensor]:
+        return layout.full_name(name, architecture), _transposed(weight, rule)
+
+    dtype = write_weights(folder / WEIGHTS, state_dict, expected, theirs)
     task = finetuned.to_config_json(layout) if finetuned else {}
     config_json = {**convert.to_config_json(config, parts), "dtype": dtype, **task, **(extra or {})}
     files.write_json(folder / CONFIG, config_json)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +32,7 @@ from bertsmith.models.hf.folder import (
 )
 from bertsmith.models.hf.picture_processor import PREPROCESSOR, PictureProcessor, processor_from_json
 from bertsmith.models.hf.vision_layout import PARTS, VISION_LAYOUTS, VisionLayout, their_shape, vision_layout_of
+from bertsmith.models.hf.weights import write_weights
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.models.vision_transformer import PictureClassifier, VisionTransformer
 from bertsmith.nn.heads import Classifier, Pooler
@@ -125,25 +125,15 @@ def write(
     layout = vision_layout_of(config)
     parts = frozenset(part for part in PARTS if any(name.startswith(f"{part}.") for name in state_dict))
     expected = _expected_shapes(layout, config, parts, len(labels))
-    if different := state_dict.keys() ^ {rule.ours for rule, _ in expected}:
-        fact = "has no name in transformers" if min(different) in state_dict else "is missing"
-        raise FolderError(folder, f"the weight '{min(different)}' {fact}")
-    tensors = {}
-    for rule, shape in expected:
-        weight = state_dict[rule.ours].detach().cpu()
-        if weight.shape != shape:
-            fact = f"the weight '{rule.ours}' has shape {list(weight.shape)}, not {list(shape)}"
-            raise FolderError(folder, fact)
-        for name, part in zip(rule.theirs, weight.chunk(len(rule.theirs)), strict=True):
-            theirs = part.reshape(their_shape(rule.ours, tuple(part.shape), config))
-            # safetensors does not save tensors that share memory.
-            tensors[layout.full_name(name, parts)] = theirs.clone(memory_format=torch.contiguous_format)
+
+    def theirs(rule: WeightRule, name: str, weight: Tensor) -> tuple[str, Tensor]:
+        return layout.full_name(name, parts), weight.reshape(their_shape(rule.ours, tuple(weight.shape), config))
+
+    dtype = write_weights(folder / WEIGHTS, state_dict, expected, theirs)
     named: dict[str, Any] = {}
     if labels:
         named["id2label"] = {str(number): label for number, label in enumerate(labels)}
         named["label2id"] = {label: number for number, label in enumerate(labels)}
-    dtype = str(next(iter(state_dict.values())).dtype).removeprefix("torch.")
-    files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     processor = processor or layout.processor.for_network(config.picture_size, config.channels)
     files.write_json(folder / PREPROCESSOR, processor.to_json(layout.beginning))
     keys = {**layout.to_config_json(config, parts), "dtype": dtype, **named, **(extra or {})}

@@ -13,7 +13,7 @@ RandomBits = NDArray[np.uint64]
 Integers = int | NDArray[np.integer]
 
 # The purpose of a draw: the second part of a hash, after the seed, so that no two purposes share random bits.
-WALK, ORDER, RANDOM_SECOND, BATCH, TEXT, DOCUMENT, PICTURE = range(7)
+WALK, ORDER, RANDOM_SECOND, BATCH, TEXT, DOCUMENT, IMAGE = range(7)
 
 _MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 _STEP, _FIRST, _SECOND = 0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB

@@ -1,4 +1,4 @@
-"""Vision transformers: patches of pictures of any size in one flat batch, positions at any resolution, two tokens."""
+"""Vision transformers: patches of images of any size in one flat batch, positions at any resolution, two tokens."""
 
 from dataclasses import replace
 
@@ -15,10 +15,10 @@ from bertsmith.models.patch_embedding import bicubic_weights, resized
 from bertsmith.models.patches import Patches, cut
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.models.vision_family import VISION_FAMILY, vision_member
-from bertsmith.models.vision_transformer import PictureClassifier, VisionTransformer
+from bertsmith.models.vision_transformer import ImageClassifier, VisionTransformer
 from bertsmith.nn.init import initialise
 
-SMALL = VisionConfig(picture_size=16, patch_size=4, width=16, layers=3, heads=2, feed_forward=24)
+SMALL = VisionConfig(image_size=16, patch_size=4, width=16, layers=3, heads=2, feed_forward=24)
 DISTILLED = replace(SMALL, distillation_token=True)
 SIZES = [(16, 16), (8, 20), (16, 16), (4, 4), (20, 8)]
 # Of the papers, with a classifier of 1000 classes; DeiT has two.
@@ -33,7 +33,7 @@ PUBLISHED = {
 }
 
 
-def pictures(sizes: list[tuple[int, int]], seed: int = 0) -> list[Tensor]:
+def images(sizes: list[tuple[int, int]], seed: int = 0) -> list[Tensor]:
     dice = torch.Generator().manual_seed(seed)
     return [torch.randn(3, *size, generator=dice) for size in sizes]
 
@@ -60,7 +60,7 @@ def test_an_unknown_member_is_refused_with_the_nearest() -> None:
 
 
 def test_flops_are_those_of_the_paper() -> None:
-    forward = vision_member("vit-base").flops(197, 0) * 197 / 3  # one picture, multiplications and additions
+    forward = vision_member("vit-base").flops(197, 0) * 197 / 3  # one image, multiplications and additions
     assert forward / 2 == pytest.approx(17.6e9, rel=0.01)  # DeiT's table 5 counts multiplications
 
 
@@ -75,8 +75,8 @@ def test_the_patch_embedding_is_a_convolution(height: int, width: int, channels:
 
 
 @pytest.mark.parametrize("special", [1, 2])
-def test_pictures_of_any_sizes_lie_end_to_end(special: int) -> None:
-    patches = Patches.from_pictures(pictures(SIZES), 4, special)
+def test_images_of_any_sizes_lie_end_to_end(special: int) -> None:
+    patches = Patches.from_images(images(SIZES), 4, special)
     lengths = [special + height * width // 16 for height, width in SIZES]
     assert patches.bounds.diff().tolist() == lengths
     assert patches.max_length == max(lengths)
@@ -89,12 +89,12 @@ def test_pictures_of_any_sizes_lie_end_to_end(special: int) -> None:
     special_rows, square, wide = range(special), range(special, special + 16), range(special + 16, special + 26)
     first_three = [*special_rows, *square, *special_rows, *wide, *special_rows, *square]
     assert patches.position_rows[: len(first_three)].tolist() == first_three
-    assert Patches.from_pictures(pictures(SIZES[:1] * 2), 4, special).equal_lengths
+    assert Patches.from_images(images(SIZES[:1] * 2), 4, special).equal_lengths
 
 
-def test_a_picture_smaller_than_a_patch_is_refused() -> None:
-    with pytest.raises(TextError, match=r"pictures: one of 3 x 8 pixels has no patch of 4 x 4. Make it larger"):
-        Patches.from_pictures(pictures([(8, 8), (3, 8)]), 4)
+def test_a_image_smaller_than_a_patch_is_refused() -> None:
+    with pytest.raises(TextError, match=r"images: one of 3 x 8 pixels has no patch of 4 x 4. Make it larger"):
+        Patches.from_images(images([(8, 8), (3, 8)]), 4)
 
 
 @pytest.mark.parametrize("grid", [(5, 5), (3, 7), (1, 9), (24, 2)])
@@ -113,38 +113,38 @@ def test_the_own_grid_has_the_learned_positions_themselves() -> None:
 
 @pytest.mark.parametrize("kernel", [None, "grouped", "tiled", "padded", "eager"])
 @pytest.mark.parametrize("config", [SMALL, DISTILLED], ids=["vit", "deit"])
-def test_a_picture_has_the_same_vectors_alone_and_among_others(config: VisionConfig, kernel: str | None) -> None:
-    network, all_pictures = built(config), pictures(SIZES)
+def test_a_image_has_the_same_vectors_alone_and_among_others(config: VisionConfig, kernel: str | None) -> None:
+    network, all_images = built(config), images(SIZES)
     with torch.no_grad():
-        together = network(Patches.from_pictures(all_pictures, 4, config.special_tokens), kernel)
-        alone = [network(Patches.from_pictures([one], 4, config.special_tokens)) for one in all_pictures]
+        together = network(Patches.from_images(all_images, 4, config.special_tokens), kernel)
+        alone = [network(Patches.from_images([one], 4, config.special_tokens)) for one in all_images]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
 def test_each_special_token_reaches_the_output_of_its_own() -> None:
     network = built(DISTILLED)
-    model = PictureClassifier(network, 3, distilled=True).eval()
+    model = ImageClassifier(network, 3, distilled=True).eval()
     for parameter in (*model.classifier.parameters(), *model.distillation_classifier.parameters()):
         torch.nn.init.normal_(parameter)
-    patches = Patches.from_pictures(pictures(SIZES), 4, 2)
+    patches = Patches.from_images(images(SIZES), 4, 2)
     logits = model(patches)
     states, starts = network(patches), patches.bounds[:-1].long()
     torch.testing.assert_close(logits.classes, model.classifier(states[starts]))
     torch.testing.assert_close(logits.distilled, model.distillation_classifier(states[starts + 1]))
     torch.testing.assert_close(logits.mean, (logits.classes + logits.distilled) / 2)
-    single = PictureClassifier(network, 3).eval()(patches)
+    single = ImageClassifier(network, 3).eval()(patches)
     assert single.mean is single.classes
     assert single.distilled is None
 
 
 def test_two_classifiers_need_two_tokens() -> None:
     with pytest.raises(ValueError, match=r"no distillation token. Take a DeiT, or one classifier"):
-        PictureClassifier(built(SMALL), 3, distilled=True)
+        ImageClassifier(built(SMALL), 3, distilled=True)
 
 
 def test_every_weight_has_the_gradient_of_its_finite_difference() -> None:
     network = built(DISTILLED).double()
-    patches = Patches.from_pictures([one.double() for one in pictures(SIZES)], 4, 2)
+    patches = Patches.from_images([one.double() for one in images(SIZES)], 4, 2)
     way = torch.randn(len(patches.position_rows), 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
     def loss() -> Tensor:
@@ -169,7 +169,7 @@ def test_a_step_of_mixed_sizes_gives_the_same_bits_again() -> None:
     for _ in range(2):
         network = VisionTransformer(SMALL)
         initialise(network, 3)
-        network(Patches.from_pictures(pictures(SIZES), 4)).pow(2).sum().backward()
+        network(Patches.from_images(images(SIZES), 4)).pow(2).sum().backward()
         found.append([weight.grad for weight in network.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
@@ -177,7 +177,7 @@ def test_a_step_of_mixed_sizes_gives_the_same_bits_again() -> None:
 def test_a_freshly_initialised_layer_is_the_identity() -> None:
     network = VisionTransformer(SMALL).eval()
     initialise(network, 0)
-    states = network.hidden_states(Patches.from_pictures(pictures(SIZES), 4))
+    states = network.hidden_states(Patches.from_images(images(SIZES), 4))
     assert torch.equal(states[0], states[-2])
     assert network.embedding.special_tokens.detach().std() == pytest.approx(0.02, rel=0.5)
     assert network.embedding.positions.detach().std() == pytest.approx(0.02, rel=0.2)
@@ -185,14 +185,14 @@ def test_a_freshly_initialised_layer_is_the_identity() -> None:
 
 def test_the_embeddings_are_dropped_out_in_training_only() -> None:
     network = built(replace(SMALL, dropout=0.5))
-    patches = Patches.from_pictures(pictures(SIZES), 4)
+    patches = Patches.from_images(images(SIZES), 4)
     assert (network.embed(patches) != 0).all()
     dropped = (network.train().embed(patches) == 0).float().mean()
     assert dropped == pytest.approx(0.5, abs=0.1)
 
 
-def test_attention_stays_within_a_picture_and_sums_to_one() -> None:
-    maps = built(SMALL).attention_maps(Patches.from_pictures(pictures(SIZES), 4))
+def test_attention_stays_within_a_image_and_sums_to_one() -> None:
+    maps = built(SMALL).attention_maps(Patches.from_images(images(SIZES), 4))
     assert len(maps) == SMALL.layers
     assert [tuple(weights.shape) for weights in maps[0]] == [
         (2, 1 + height * width // 16, 1 + height * width // 16) for height, width in SIZES
@@ -212,7 +212,7 @@ def test_the_matrices_are_those_of_the_layers() -> None:
     [
         ({"layers": 0}, "layers is 0. Give at least 1"),
         ({"channels": 0}, "channels is 0. Give at least 1"),
-        ({"picture_size": 3}, "pictures of 3 pixels have no patch of 4. Take a smaller patch_size"),
+        ({"image_size": 3}, "images of 3 pixels have no patch of 4. Take a smaller patch_size"),
         ({"heads": 3}, "a width of 16 cannot be shared by 3 heads. Take a multiple"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share"),
     ],

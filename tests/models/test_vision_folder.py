@@ -1,4 +1,4 @@
-"""Folders of vision transformers: what is refused and why, and the preparation of pictures as transformers reads it."""
+"""Folders of vision transformers: what is refused and why, and the preparation of images as transformers reads it."""
 
 import json
 from collections.abc import Callable
@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from models.test_vision import DISTILLED, SMALL, built, pictures
+from models.test_vision import DISTILLED, SMALL, built, images
 from torch import Tensor
 
 from bertsmith.errors import FolderError
 from bertsmith.models.hf import manifest, vision_folder
-from bertsmith.models.hf.picture_processor import PictureProcessor, processor_from_json
+from bertsmith.models.hf.image_processor import ImageProcessor, processor_from_json
 from bertsmith.models.patches import Patches
 from bertsmith.models.vision_config import VisionConfig
-from bertsmith.models.vision_transformer import PictureClassifier
+from bertsmith.models.vision_transformer import ImageClassifier
 
 LABELS = ("cat", "dog", "bird")
-COLOURED = PictureProcessor(
+COLOURED = ImageProcessor(
     resize=(20, 24), crop=(16, 16), resample="bicubic", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
 )
 
 
-def saved(folder: Path, config: VisionConfig = SMALL, *, distilled: bool = False, **extra: Any) -> PictureClassifier:
-    model = PictureClassifier(built(config), len(LABELS), distilled=distilled).eval()
+def saved(folder: Path, config: VisionConfig = SMALL, *, distilled: bool = False, **extra: Any) -> ImageClassifier:
+    model = ImageClassifier(built(config), len(LABELS), distilled=distilled).eval()
     vision_folder.write(folder, config, model.state_dict(), LABELS, COLOURED, extra)
     return model
 
@@ -43,7 +43,7 @@ def test_a_written_folder_is_read_as_it_was(config: VisionConfig, distilled: boo
     model = saved(tmp_path, config, distilled=distilled)
     opened = vision_folder.read(tmp_path)
     assert (opened.config, opened.labels, opened.processor) == (config, LABELS, COLOURED)
-    patches = Patches.from_pictures(pictures([(16, 16), (8, 24)]), 4, config.special_tokens)
+    patches = Patches.from_images(images([(16, 16), (8, 24)]), 4, config.special_tokens)
     assert torch.equal(opened.classifier()(patches).mean, model(patches).mean)
     assert torch.equal(opened.trunk()(patches), model.trunk(patches))
 
@@ -53,7 +53,7 @@ def test_a_trunk_alone_has_no_classifier(tmp_path: Path) -> None:
     vision_folder.write(tmp_path, SMALL, weights)
     opened = vision_folder.read(tmp_path)
     assert (opened.parts, opened.labels) == (frozenset(), ())
-    assert opened.processor == PictureProcessor(resize=(16, 16))
+    assert opened.processor == ImageProcessor(resize=(16, 16))
     with pytest.raises(FolderError, match=r"the model has no classifier\. Fine-tune it first"):
         opened.classifier()
 
@@ -118,7 +118,7 @@ def test_other_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_dict_that_does_not_fit_is_not_written(tmp_path: Path) -> None:
-    weights = PictureClassifier(built(SMALL), 3).state_dict()
+    weights = ImageClassifier(built(SMALL), 3).state_dict()
     with pytest.raises(FolderError, match=r"the weight 'classifier.dense.weight' has shape \[3, 16\], not \[2, 16\]"):
         vision_folder.write(tmp_path, SMALL, weights, ("cat", "dog"))
     with pytest.raises(FolderError, match=r"the weight 'mask' has no name in transformers"):
@@ -152,29 +152,29 @@ def test_a_preparation_that_cannot_be_done_is_refused(changes: dict[str, Any], m
 
 def test_files_of_older_versions_have_one_number_for_both_sides() -> None:
     keys = {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3, "do_normalize": False}
-    read = processor_from_json(keys, PictureProcessor(), 3, "here")
+    read = processor_from_json(keys, ImageProcessor(), 3, "here")
     whole = {"resize": (256, 256), "crop": (224, 224), "resample": "bicubic"}
-    assert read == PictureProcessor(**whole, mean=(0.0,) * 3, std=(1.0,) * 3)  # type: ignore[arg-type]
-    assert processor_from_json({"do_resize": False}, PictureProcessor(), 3, "here").resize is None
+    assert read == ImageProcessor(**whole, mean=(0.0,) * 3, std=(1.0,) * 3)  # type: ignore[arg-type]
+    assert processor_from_json({"do_resize": False}, ImageProcessor(), 3, "here").resize is None
 
 
 def test_another_size_keeps_the_margin_that_is_cut_off() -> None:
-    deit = PictureProcessor(resize=(256, 256), crop=(224, 224))
+    deit = ImageProcessor(resize=(256, 256), crop=(224, 224))
     assert deit.for_network(384, 3) == replace(deit, resize=(438, 438), crop=(384, 384))
-    assert PictureProcessor().for_network(32, 1) == PictureProcessor(resize=(32, 32), mean=(0.5,), std=(0.5,))
+    assert ImageProcessor().for_network(32, 1) == ImageProcessor(resize=(32, 32), mean=(0.5,), std=(0.5,))
 
 
 @pytest.mark.slow("imports transformers")
 @pytest.mark.parametrize(("kind", "config"), [("vit", SMALL), ("deit", DISTILLED)])
-def test_transformers_prepares_a_picture_as_our_file_says(kind: str, config: VisionConfig, tmp_path: Path) -> None:
+def test_transformers_prepares_a_image_as_our_file_says(kind: str, config: VisionConfig, tmp_path: Path) -> None:
     from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
     saved(tmp_path, config)
     theirs = {"vit": ViTImageProcessorPil, "deit": DeiTImageProcessorPil}[kind].from_pretrained(tmp_path)
-    picture = np.random.default_rng(0).integers(0, 256, (20, 24, 3), dtype=np.uint8)
-    pixels = torch.as_tensor(np.asarray(theirs(picture)["pixel_values"][0]))
-    middle = torch.from_numpy(picture[2:18, 4:20]).permute(2, 0, 1).float() / 255
+    image = np.random.default_rng(0).integers(0, 256, (20, 24, 3), dtype=np.uint8)
+    pixels = torch.as_tensor(np.asarray(theirs(image)["pixel_values"][0]))
+    middle = torch.from_numpy(image[2:18, 4:20]).permute(2, 0, 1).float() / 255
     mean, std = (torch.tensor(values)[:, None, None] for values in (COLOURED.mean, COLOURED.std))
     torch.testing.assert_close(pixels.float(), (middle - mean) / std, atol=1e-5, rtol=1e-5)
     theirs.save_pretrained(tmp_path)

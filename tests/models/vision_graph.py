@@ -6,17 +6,17 @@ import torch
 
 from bertsmith.models.patches import Patches
 from bertsmith.models.vision_config import VisionConfig
-from bertsmith.models.vision_transformer import PictureClassifier, VisionTransformer
+from bertsmith.models.vision_transformer import ImageClassifier, VisionTransformer
 from bertsmith.nn.init import initialise
 
 CONFIG = VisionConfig(
-    picture_size=16, patch_size=4, width=64, layers=2, heads=4, feed_forward=96, distillation_token=True
+    image_size=16, patch_size=4, width=64, layers=2, heads=4, feed_forward=96, distillation_token=True
 )
 SIZES = [(16, 16), (8, 20), (16, 16), (20, 8)]
 
 
-def classifier() -> PictureClassifier:
-    module = PictureClassifier(VisionTransformer(CONFIG), 3, distilled=True)
+def classifier() -> ImageClassifier:
+    module = ImageClassifier(VisionTransformer(CONFIG), 3, distilled=True)
     initialise(module, 0)
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
@@ -25,11 +25,11 @@ def classifier() -> PictureClassifier:
 
 def batch(sizes: list[tuple[int, int]], device: str = "cpu") -> Patches:
     dice = torch.Generator().manual_seed(0)
-    pictures = [torch.randn(3, *size, generator=dice) for size in sizes]
-    return Patches.from_pictures(pictures, 4, 2).to(device)
+    images = [torch.randn(3, *size, generator=dice) for size in sizes]
+    return Patches.from_images(images, 4, 2).to(device)
 
 
-def gradients(module: PictureClassifier) -> list[torch.Tensor]:
+def gradients(module: ImageClassifier) -> list[torch.Tensor]:
     found = []
     for parameter in module.parameters():
         assert parameter.grad is not None
@@ -39,7 +39,7 @@ def gradients(module: PictureClassifier) -> list[torch.Tensor]:
 
 
 def mixed_sizes_are_one_graph() -> None:
-    """Pictures of one size and of several, whose logits and gradients are those of the plain network."""
+    """Images of one size and of several, whose logits and gradients are those of the plain network."""
     module = classifier()
     for patches in (batch([(16, 16)] * 2), batch(SIZES)):
         compiled = torch.compile(module, fullgraph=True, backend="aot_eager")

@@ -15,7 +15,7 @@ from bertsmith.models.hf.vision_layout import vision_layout_of
 from bertsmith.models.patches import Patches
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.models.vision_family import VISION_FAMILY
-from bertsmith.models.vision_transformer import PictureClassifier, VisionTransformer
+from bertsmith.models.vision_transformer import ImageClassifier, VisionTransformer
 from bertsmith.nn.heads import Pooler
 from bertsmith.nn.pooling import first
 
@@ -52,32 +52,30 @@ def reference_of(config: VisionConfig, name: str) -> Any:
     return model
 
 
-def pictures_of(sizes: list[tuple[int, int]], channels: int = 3) -> list[Tensor]:
+def images_of(sizes: list[tuple[int, int]], channels: int = 3) -> list[Tensor]:
     dice = torch.Generator().manual_seed(1)
     return [torch.randn(channels, *size, generator=dice) for size in sizes]
 
 
 @torch.no_grad()
-def said_of(model: Any, pictures: list[Tensor]) -> list[Any]:
-    """What transformers says about each picture alone."""
+def said_of(model: Any, images: list[Tensor]) -> list[Any]:
+    """What transformers says about each image alone."""
     return [
-        model(picture[None], interpolate_pos_encoding=True, output_hidden_states=True, output_attentions=True)
-        for picture in pictures
+        model(image[None], interpolate_pos_encoding=True, output_hidden_states=True, output_attentions=True)
+        for image in images
     ]
 
 
 def joined(said: list[Any], states: str) -> list[Tensor]:
-    """A tuple of transformers' answers for each layer, the pictures end to end."""
+    """A tuple of transformers' answers for each layer, the images end to end."""
     return [torch.cat([one[0] for one in layer]) for layer in zip(*(one[states] for one in said), strict=True)]
 
 
 @torch.no_grad()
-def assert_same(
-    config: VisionConfig, opened: vision_folder.VisionFolder, pictures: list[Tensor], reference: Any
-) -> None:
-    """One flat batch of ours has the numbers that transformers has for each picture alone."""
-    patches = Patches.from_pictures(pictures, config.patch_size, config.special_tokens)
-    trunk, said = opened.trunk(), said_of(reference, pictures)
+def assert_same(config: VisionConfig, opened: vision_folder.VisionFolder, images: list[Tensor], reference: Any) -> None:
+    """One flat batch of ours has the numbers that transformers has for each image alone."""
+    patches = Patches.from_images(images, config.patch_size, config.special_tokens)
+    trunk, said = opened.trunk(), said_of(reference, images)
     theirs = joined(said, "hidden_states")
     theirs[-1] = reference.base_model.layernorm(theirs[-1])
     for kernel in (None, "grouped", "eager", "padded"):
@@ -106,19 +104,19 @@ def assert_same(
 def test_every_class_says_the_same_here(name: str, sizes: list[tuple[int, int]], tmp_path: Path) -> None:
     member, parts = CLASSES[name]
     config = replace(VISION_FAMILY[member], **SMALL)
-    reference, pictures = reference_of(config, name), pictures_of(sizes)
+    reference, images = reference_of(config, name), images_of(sizes)
     reference.save_pretrained(tmp_path / "theirs")
     opened = vision_folder.read(tmp_path / "theirs")
     assert opened.config == config
     assert opened.parts == parts
     assert sum(weight.numel() for weight in opened.state_dict.values()) == count(reference)
-    assert_same(config, opened, pictures, reference)
+    assert_same(config, opened, images, reference)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_folder_of_ours_opens_in_transformers(name: str, tmp_path: Path) -> None:
     member, _ = CLASSES[name]
-    config = replace(VISION_FAMILY[member], **SMALL, picture_size=48, channels=1, dropout=0.25, activation="gelu_tanh")
+    config = replace(VISION_FAMILY[member], **SMALL, image_size=48, channels=1, dropout=0.25, activation="gelu_tanh")
     reference = reference_of(config, name)
     reference.save_pretrained(tmp_path / "theirs")
     opened = vision_folder.read(tmp_path / "theirs")
@@ -134,8 +132,8 @@ def test_a_folder_of_ours_opens_in_transformers(name: str, tmp_path: Path) -> No
     mine, before = again.eval().state_dict(), reference.state_dict()
     assert mine.keys() == before.keys()
     assert all(torch.equal(mine[key], before[key]) for key in before)
-    pictures = pictures_of([(48, 48), (32, 80)], channels=1)
-    assert_same(config, opened, pictures, again)
+    images = images_of([(48, 48), (32, 80)], channels=1)
+    assert_same(config, opened, images, again)
 
 
 @pytest.mark.slow("builds seven models")
@@ -145,5 +143,5 @@ def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> Non
     kind = f"{vision_layout_of(config).beginning}ForImageClassification"
     with torch.device("meta"):
         reference = getattr(transformers, kind)(config_of(config))
-        ours = PictureClassifier(VisionTransformer(config), len(LABELS))
+        ours = ImageClassifier(VisionTransformer(config), len(LABELS))
     assert count(ours) == count(reference) == config.parameter_count + len(LABELS) * (config.width + 1)

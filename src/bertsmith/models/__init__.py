@@ -1,7 +1,7 @@
 """Networks, the table of the family, text generation, and model folders in Hugging Face's format.
 
     transformer      the one network made of attention; transformer_config: its sizes and choices
-    vision_transformer  its layers on patches of pictures: ViT and DeiT; vision_config, vision_family, patches
+    vision_transformer  its layers on patches of images: ViT and DeiT; vision_config, vision_family, patches
     encoder_decoder  two transformers: an encoder, and a decoder with cross-attention
     recurrent        RNN, LSTM and GRU language models
     seq2seq          LSTM encoder and decoder, with or without attention

@@ -1,4 +1,4 @@
-"""A stack of transformer layers and its final norm: what networks of text and of pictures have in common."""
+"""A stack of transformer layers and its final norm: what networks of text and of images have in common."""
 
 from typing import Any
 

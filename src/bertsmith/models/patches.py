@@ -1,7 +1,7 @@
-"""Pictures as sequences of patches: the flat batch of a vision transformer. Dosovitskiy et al. 2020, section 3.1.
+"""Images as sequences of patches: the flat batch of a vision transformer. Dosovitskiy et al. 2020, section 3.1.
 
-A picture is cut into square patches, row by row, and each patch is flattened into one vector. The patches of all
-pictures lie end to end, after the special tokens of their picture, whatever the sizes of the pictures: no padding.
+An image is cut into square patches, row by row, and each patch is flattened into one vector. The patches of all
+images lie end to end, after the special tokens of their image, whatever the sizes of the images: no padding.
 """
 
 from collections.abc import Sequence
@@ -15,28 +15,28 @@ from torch import Tensor
 from bertsmith.data.batch import Record, end_to_end
 from bertsmith.errors import TextError
 
-Grid = tuple[int, int]  # rows and columns of patches in a picture
+Grid = tuple[int, int]  # rows and columns of patches in an image
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patches(Record):
-    """Pictures laid end to end as sequences of patches; each begins with its special tokens, which have no pixels."""
+    """Images laid end to end as sequences of patches; each begins with its special tokens, which have no pixels."""
 
     pixels: Float[Tensor, "P V"]  # of each patch: the values of its first channel row by row, then of the next
     slots: Int[Tensor, "P"]  # the token of each patch in the flat sequence
     bounds: Int[Tensor, "ends"]  # int32 [B + 1]: where each sequence begins, and the end
     position_rows: Int[Tensor, "T"]  # of each token in the special tokens' positions and then those of all `grids`
-    grids: tuple[Grid, ...]  # the different grids of these pictures
+    grids: tuple[Grid, ...]  # the different grids of these images
     max_length: int  # no sequence has more tokens
     equal_lengths: bool  # every sequence has exactly `max_length` tokens
 
     @classmethod
-    def from_pictures(
-        cls, pictures: Sequence[Float[Tensor, "C _ _"]], patch_size: int, special_tokens: int = 1
+    def from_images(
+        cls, images: Sequence[Float[Tensor, "C _ _"]], patch_size: int, special_tokens: int = 1
     ) -> "Patches":
-        """Pictures of any sizes as one batch. As in a convolution, pixels after the last whole patch are left out."""
-        parts = [cut(picture[None], patch_size)[0] for picture in pictures]
-        grids = [grid_of(picture, patch_size) for picture in pictures]
+        """Images of any sizes as one batch. As in a convolution, pixels after the last whole patch are left out."""
+        parts = [cut(image[None], patch_size)[0] for image in images]
+        grids = [grid_of(image, patch_size) for image in images]
         distinct = tuple(dict.fromkeys(grids))
         sizes = [rows * columns for rows, columns in distinct]
         first_rows = dict(zip(distinct, special_tokens + np.cumsum([0, *sizes[:-1]]), strict=True))
@@ -44,7 +44,7 @@ class Patches(Record):
         bounds, positions = end_to_end(lengths)
         special = positions < special_tokens
         starts = np.repeat(np.array([first_rows[grid] for grid in grids], np.int64) - special_tokens, lengths)
-        device = pictures[0].device
+        device = images[0].device
         return cls(
             pixels=torch.cat(parts),
             slots=torch.from_numpy(np.flatnonzero(~special)).to(device),
@@ -56,19 +56,19 @@ class Patches(Record):
         )
 
 
-def grid_of(picture: Float[Tensor, "C _ _"], patch_size: int) -> Grid:
-    """How many rows and columns of whole patches a picture has."""
-    height, width = picture.shape[1:]
+def grid_of(image: Float[Tensor, "C _ _"], patch_size: int) -> Grid:
+    """How many rows and columns of whole patches an image has."""
+    height, width = image.shape[1:]
     if min(height, width) < patch_size:
         fact = f"one of {height} x {width} pixels has no patch of {patch_size} x {patch_size}"
-        raise TextError("pictures", fact, "Make it larger, or take a network with smaller patches")
+        raise TextError("images", fact, "Make it larger, or take a network with smaller patches")
     return height // patch_size, width // patch_size
 
 
-def cut(pictures: Float[Tensor, "B C _ _"], patch_size: int) -> Float[Tensor, "B _ V"]:
-    """The patches of pictures of one size, row by row; within a patch the channels, then its rows, then its columns."""
-    rows, columns = grid_of(pictures[0], patch_size)
-    whole = pictures[:, :, : rows * patch_size, : columns * patch_size]
+def cut(images: Float[Tensor, "B C _ _"], patch_size: int) -> Float[Tensor, "B _ V"]:
+    """The patches of images of one size, row by row; within a patch the channels, then its rows, then its columns."""
+    rows, columns = grid_of(images[0], patch_size)
+    whole = images[:, :, : rows * patch_size, : columns * patch_size]
     count, channels = whole.shape[:2]
     blocks = whole.reshape(count, channels, rows, patch_size, columns, patch_size)
     return blocks.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)

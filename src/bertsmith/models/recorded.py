@@ -29,7 +29,7 @@ def record(trunk: Transformer, tokens: Tokens, memory: Memory | None = None) -> 
 
 
 def record_layers(trunk: LayerStack, hidden: Float[Tensor, "T D"], all_inputs: list[AttentionInputs]) -> Recorded:
-    """The same from the first layer on, of networks of text and of pictures; the kernels are `eager`."""
+    """The same from the first layer on, of networks of text and of images; the kernels are `eager`."""
     states = [hidden]
     attention, cross_attention = list[Weights](), list[Weights]()
     for layer, inputs in zip(trunk.layer_sequence(), all_inputs, strict=True):

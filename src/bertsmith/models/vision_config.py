@@ -1,4 +1,4 @@
-"""The configuration of a vision transformer: the sizes of its pictures and patches, and of its layers."""
+"""The configuration of a vision transformer: the sizes of its images and patches, and of its layers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +10,9 @@ from bertsmith.nn.activations import Activation
 
 @dataclass(frozen=True, kw_only=True)
 class VisionConfig(Counted):
-    """Sizes and choices of a vision transformer. The defaults are ViT-B/16 on pictures of 224 x 224."""
+    """Sizes and choices of a vision transformer. The defaults are ViT-B/16 on images of 224 x 224."""
 
-    picture_size: int = 224  # pixels on each side of the pictures that the table of positions is for
+    image_size: int = 224  # pixels on each side of the images that the table of positions is for
     patch_size: int = 16  # pixels on each side of a patch
     channels: int = 3  # numbers of a pixel: red, green and blue; 1 for grey
     distillation_token: bool = False  # DeiT: a second special token, which learns from a teacher
@@ -26,11 +26,11 @@ class VisionConfig(Counted):
     attention_dropout: float = 0.0  # of the attention weights
 
     def __post_init__(self) -> None:
-        for name in ("picture_size", "patch_size", "channels", "width", "layers", "heads", "feed_forward"):
+        for name in ("image_size", "patch_size", "channels", "width", "layers", "heads", "feed_forward"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
-        if self.picture_size < self.patch_size:
-            fact = f"pictures of {self.picture_size} pixels have no patch of {self.patch_size}"
+        if self.image_size < self.patch_size:
+            fact = f"images of {self.image_size} pixels have no patch of {self.patch_size}"
             raise ValueError(f"{fact}. Take a smaller patch_size")
         self.layer_config  # noqa: B018 (which refuses impossible sizes of layers)
 
@@ -55,8 +55,8 @@ class VisionConfig(Counted):
 
     @property
     def grid(self) -> int:
-        """Patches on each side of a picture of `picture_size`."""
-        return self.picture_size // self.patch_size
+        """Patches on each side of an image of `image_size`."""
+        return self.image_size // self.patch_size
 
     @property
     def patch_values(self) -> int:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.models.vision_config import VisionConfig
 
-# Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words": BERT's sizes, on patches of pictures. The two small ones
+# Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words": BERT's sizes, on patches of images. The two small ones
 # came with Touvron et al. 2020, whose networks without distillation are the same.
 VIT = VisionConfig()
 VIT_LARGE = replace(VIT, width=1024, layers=24, heads=16, feed_forward=4096)

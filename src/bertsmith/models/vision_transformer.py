@@ -1,10 +1,10 @@
-"""The vision transformer (ViT): a picture is a sequence of patches, read by the layers of the one transformer.
+"""The vision transformer (ViT): an image is a sequence of patches, read by the layers of the one transformer.
 
     patch embedding   patches + special tokens + learned positions: patch_embedding.py
     N layers          those of an encoder, pre-norm: layers.py
 
-Dosovitskiy et al. 2020. DeiT (Touvron et al. 2020) is the same with a distillation token. Pictures of several sizes
-are one flat batch: attention keeps within the bounds of each picture, and nothing is padded.
+Dosovitskiy et al. 2020. DeiT (Touvron et al. 2020) is the same with a distillation token. Images of several sizes
+are one flat batch: attention keeps within the bounds of each image, and nothing is padded.
 """
 
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class VisionTransformer(LayerStack):
         return self.states_after_layers(hidden, self.attention_inputs(patches, hidden, kernel))
 
     def attention_maps(self, patches: Patches) -> list[list[Float[Tensor, "H _ _"]]]:
-        """Attention weights by layer and picture: from each token (row) to each (column)."""
+        """Attention weights by layer and image: from each token (row) to each (column)."""
         from bertsmith.models.recorded import record_layers  # which needs this class
 
         hidden = self.embed(patches)
@@ -75,8 +75,8 @@ class VisionTransformer(LayerStack):
         return [AttentionInputs(self_attention(name, sequences))] * self.config.layers
 
 
-class PictureLogits(NamedTuple):
-    """Class logits of every picture, by the class token and, with a teacher, by the distillation token."""
+class ImageLogits(NamedTuple):
+    """Class logits of every image, by the class token and, with a teacher, by the distillation token."""
 
     classes: Float[Tensor, "B C"]
     distilled: Float[Tensor, "B C"] | None
@@ -87,7 +87,7 @@ class PictureLogits(NamedTuple):
         return self.classes if self.distilled is None else (self.classes + self.distilled) / 2
 
 
-class PictureClassifier(nn.Module):
+class ImageClassifier(nn.Module):
     """A vision transformer with a classifier on its class token, and after distillation one on the other token."""
 
     distillation_classifier: Classifier | None
@@ -100,11 +100,11 @@ class PictureClassifier(nn.Module):
         self.classifier = Classifier(trunk.config.width, classes, 0.0)
         self.distillation_classifier = Classifier(trunk.config.width, classes, 0.0) if distilled else None
 
-    def forward(self, patches: Patches, kernel: KernelName | None = None) -> PictureLogits:
-        """The logits of every picture. The last layer computes only the tokens that are read."""
+    def forward(self, patches: Patches, kernel: KernelName | None = None) -> ImageLogits:
+        """The logits of every image. The last layer computes only the tokens that are read."""
         starts = patches.bounds[:-1].long()
         if self.distillation_classifier is None:
-            return PictureLogits(self.classifier(self.trunk(patches, kernel, selected=starts)), None)
+            return ImageLogits(self.classifier(self.trunk(patches, kernel, selected=starts)), None)
         selected = (starts[:, None] + starts.new_tensor([0, 1])).flatten()
         first, second = self.trunk(patches, kernel, selected=selected).unflatten(0, (-1, 2)).unbind(1)
-        return PictureLogits(self.classifier(first), self.distillation_classifier(second))
+        return ImageLogits(self.classifier(first), self.distillation_classifier(second))

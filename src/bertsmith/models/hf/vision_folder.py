@@ -1,6 +1,6 @@
 """A model folder of a vision transformer, as transformers writes and reads it: ViT and DeiT.
 
-Three files: config.json, model.safetensors, and preprocessor_config.json for the preparation of pictures. As in
+Three files: config.json, model.safetensors, and preprocessor_config.json for the preparation of images. As in
 `folder.py` files are not trusted, and sizes are compared before memory is taken.
 """
 
@@ -30,31 +30,31 @@ from bertsmith.models.hf.folder import (
     read_json,
     weight_files,
 )
-from bertsmith.models.hf.picture_processor import PREPROCESSOR, PictureProcessor, processor_from_json
+from bertsmith.models.hf.image_processor import PREPROCESSOR, ImageProcessor, processor_from_json
 from bertsmith.models.hf.vision_layout import PARTS, VISION_LAYOUTS, VisionLayout, their_shape, vision_layout_of
 from bertsmith.models.hf.weights import write_weights
 from bertsmith.models.vision_config import VisionConfig
-from bertsmith.models.vision_transformer import PictureClassifier, VisionTransformer
+from bertsmith.models.vision_transformer import ImageClassifier, VisionTransformer
 from bertsmith.nn.heads import Classifier, Pooler
 
 
 @dataclass(frozen=True, kw_only=True)
 class VisionFolder:
-    """The contents of a model folder: our configuration and state dict, labels and the preparation of pictures."""
+    """The contents of a model folder: our configuration and state dict, labels and the preparation of images."""
 
     config: VisionConfig
     state_dict: dict[str, Tensor]  # float32 on the CPU, named trunk.*, pooler.*, classifier.* and so on
     parts: frozenset[str]  # pooler, classifier, distillation_classifier
     labels: tuple[str, ...]  # of the classifier, by id
-    processor: PictureProcessor
+    processor: ImageProcessor
     config_json: dict[str, Any]
 
-    def classifier(self) -> PictureClassifier:
+    def classifier(self) -> ImageClassifier:
         """The network with its classifiers."""
         if "classifier" not in self.parts:
             raise FolderError(CONFIG, "the model has no classifier", "Fine-tune it first")
         distilled = "distillation_classifier" in self.parts
-        model = PictureClassifier(VisionTransformer(self.config), len(self.labels), distilled=distilled)
+        model = ImageClassifier(VisionTransformer(self.config), len(self.labels), distilled=distilled)
         model.load_state_dict(self.state_dict)
         return model.eval()
 
@@ -96,7 +96,7 @@ def read(folder: str | Path) -> VisionFolder:
         rule.ours: torch.cat([stored[name].load().flatten() for name in rule.theirs]).view(shape)
         for rule, shape in expected
     }
-    processor = layout.processor.for_network(config.picture_size, config.channels)
+    processor = layout.processor.for_network(config.image_size, config.channels)
     if (folder / PREPROCESSOR).exists():
         keys = read_json(file_inside(folder, PREPROCESSOR))
         processor = processor_from_json(keys, processor, config.channels, folder / PREPROCESSOR)
@@ -115,7 +115,7 @@ def write(
     config: VisionConfig,
     state_dict: Mapping[str, Tensor],
     labels: Sequence[str] = (),
-    processor: PictureProcessor | None = None,
+    processor: ImageProcessor | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the three files into a folder; `labels` name the classes, and `extra` has more keys of config.json."""
@@ -134,7 +134,7 @@ def write(
     if labels:
         named["id2label"] = {str(number): label for number, label in enumerate(labels)}
         named["label2id"] = {label: number for number, label in enumerate(labels)}
-    processor = processor or layout.processor.for_network(config.picture_size, config.channels)
+    processor = processor or layout.processor.for_network(config.image_size, config.channels)
     files.write_json(folder / PREPROCESSOR, processor.to_json(layout.beginning))
     keys = {**layout.to_config_json(config, parts), "dtype": dtype, **named, **(extra or {})}
     files.write_json(folder / CONFIG, keys)

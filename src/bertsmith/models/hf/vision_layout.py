@@ -7,13 +7,13 @@ from typing import Any
 from bertsmith.errors import FolderError, suggest
 from bertsmith.files import short_repr
 from bertsmith.models.hf.convert import WeightRule
+from bertsmith.models.hf.image_processor import ImageProcessor
 from bertsmith.models.hf.layout import ACTIVATION_NAMES, Names
-from bertsmith.models.hf.picture_processor import PictureProcessor
 from bertsmith.models.hf.values import number, require
 from bertsmith.models.vision_config import VisionConfig
 
 SETTINGS = {  # ours: their key
-    "picture_size": "image_size",
+    "image_size": "image_size",
     "patch_size": "patch_size",
     "channels": "num_channels",
     "width": "hidden_size",
@@ -24,7 +24,7 @@ SETTINGS = {  # ours: their key
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
 }
-LIMITS = {"picture_size": 1 << 14, "patch_size": 1 << 12, "channels": 1 << 12}  # against files that name absurd sizes
+LIMITS = {"image_size": 1 << 14, "patch_size": 1 << 12, "channels": 1 << 12}  # against files that name absurd sizes
 FIXED = {"qkv_bias": True, "pooler_act": "tanh"}  # the only values that can be opened
 
 SPECIAL_TOKENS, POSITIONS = "trunk.embedding.special_tokens", "trunk.embedding.positions"  # of ours, tables of vectors
@@ -57,7 +57,7 @@ class VisionLayout:
     model_type: str
     beginning: str  # of the names of its classes
     distillation_token: bool
-    processor: PictureProcessor  # how pictures are prepared where no file says it
+    processor: ImageProcessor  # how images are prepared where no file says it
 
     @property
     def prefix(self) -> str:
@@ -145,8 +145,8 @@ def their_shape(ours: str, shape: tuple[int, ...], config: VisionConfig) -> tupl
 VISION_LAYOUTS = {
     layout.model_type: layout
     for layout in (
-        VisionLayout("vit", "ViT", False, PictureProcessor()),
-        VisionLayout("deit", "DeiT", True, PictureProcessor(resize=(256, 256), crop=(224, 224), resample="bicubic")),
+        VisionLayout("vit", "ViT", False, ImageProcessor()),
+        VisionLayout("deit", "DeiT", True, ImageProcessor(resize=(256, 256), crop=(224, 224), resample="bicubic")),
     )
 }
 

@@ -1,25 +1,25 @@
-"""Labelled pictures: read from folders by class, tables with paths, CIFAR's and MNIST's files, or sheets.
+"""Labelled images: read from folders by class, tables with paths, CIFAR's and MNIST's files, or sheets.
 
-Bad pictures are dropped, counted and named, or refused at once, by the policy.
+Bad images are dropped, counted and named, or refused at once, by the policy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from bertsmith.data.images import cifar, idx, sheets
+from bertsmith.data.images.bad_images import UNKNOWN, BadImages, ImageError
+from bertsmith.data.images.binary import bare_name
+from bertsmith.data.images.decoding import DecodingConfig
+from bertsmith.data.images.labelled_images import Found, LabelledImages, collect
+from bertsmith.data.images.listed import Listed, in_folders, in_table
+from bertsmith.data.images.workers import decode_all
 from bertsmith.data.labelled.bad_rows import Policy
 from bertsmith.data.labelled.tables import TABLE_SUFFIXES
-from bertsmith.data.pictures import cifar, idx, sheets
-from bertsmith.data.pictures.bad_pictures import UNKNOWN, BadPictures, PictureError
-from bertsmith.data.pictures.binary import bare_name
-from bertsmith.data.pictures.decoding import DecodingConfig
-from bertsmith.data.pictures.labelled_pictures import Found, LabelledPictures, collect
-from bertsmith.data.pictures.listed import Listed, in_folders, in_table
-from bertsmith.data.pictures.workers import decode_all
 from bertsmith.errors import RecipeError, TextError, suggest
 
 PARTS = ("train", "test")
-PICTURES_PER_REPORT = 1000  # pictures between two reports of progress
+IMAGES_PER_REPORT = 1000  # images between two reports of progress
 KNOWN = "Give a folder with a folder for each class, a table with paths, or the files of CIFAR-10 or MNIST"
 
 
@@ -35,31 +35,31 @@ def read(
     workers: int = 0,
     folder: Path | None = None,
     progress: Callable[[int], object] = int,
-) -> LabelledPictures:
-    """The labelled pictures of a folder or a file.
+) -> LabelledImages:
+    """The labelled images of a folder or a file.
 
     A folder by class may have `train` and `test` folders around the classes. `classes` are those of the training part,
     so that a test part has the same numbers. `columns` name those of paths and labels in a table, whose paths begin at
-    `root`. Many pictures are not held in memory but in a temporary file of `folder`; `progress` is called with the
+    `root`. Many images are not held in memory but in a temporary file of `folder`; `progress` is called with the
     number of files decoded so far.
     """
     if part not in PARTS:
         raise RecipeError("part", f"unknown choice '{part}'", suggest(part, PARTS))
-    path, bad, chosen = Path(path), BadPictures(policy), config or DecodingConfig()
+    path, bad, chosen = Path(path), BadImages(policy), config or DecodingConfig()
     if not path.exists():
         raise TextError(path, "does not exist")
-    pictures = _read_arrays(path, part, bad, chosen)
-    if pictures is None:
+    images = _read_arrays(path, part, bad, chosen)
+    if images is None:
         listed = list(_listed(path, part, bad, columns, root))
         names = tuple(classes) or tuple(sorted({one.name for one in listed}, key=_in_order))
-        pictures = collect(_decoded(listed, names, chosen, bad, workers, progress), names, bad, folder)
-    if not len(pictures):
-        raise TextError(path, "holds no labelled picture" + (f": {pictures.bad}" if pictures.bad else ""), KNOWN)
-    return pictures
+        images = collect(_decoded(listed, names, chosen, bad, workers, progress), names, bad, folder)
+    if not len(images):
+        raise TextError(path, "holds no labelled image" + (f": {images.bad}" if images.bad else ""), KNOWN)
+    return images
 
 
-def _read_arrays(path: Path, part: str, bad: BadPictures, config: DecodingConfig) -> LabelledPictures | None:
-    """The pictures of files that hold many of one size; None where there are none of them."""
+def _read_arrays(path: Path, part: str, bad: BadImages, config: DecodingConfig) -> LabelledImages | None:
+    """The images of files that hold many of one size; None where there are none of them."""
     if path.is_dir():
         if found := cifar.find_files(path, part):
             return cifar.read(found, bad)
@@ -72,23 +72,23 @@ def _read_arrays(path: Path, part: str, bad: BadPictures, config: DecodingConfig
 
 
 def _listed(
-    path: Path, part: str, bad: BadPictures, columns: tuple[str | None, str | None], root: Path | None
+    path: Path, part: str, bad: BadImages, columns: tuple[str | None, str | None], root: Path | None
 ) -> Iterator[Listed]:
     if path.is_dir():
         inside = path / part
         if part != "train" and not inside.is_dir():  # the whole folder would be what was trained on
-            raise TextError(path, f"has no folder '{part}'", "Put some pictures of each class into one")
+            raise TextError(path, f"has no folder '{part}'", "Put some images of each class into one")
         return in_folders(inside if inside.is_dir() else path)
     if Path(bare_name(path)).suffix.lower() in TABLE_SUFFIXES:
         return in_table(path, bad, columns=columns, root=root)
-    raise TextError(path, "is no table and no known file of pictures", KNOWN)
+    raise TextError(path, "is no table and no known file of images", KNOWN)
 
 
 def _decoded(
     listed: list[Listed],
     names: tuple[str, ...],
     config: DecodingConfig,
-    bad: BadPictures,
+    bad: BadImages,
     workers: int,
     progress: Callable[[int], object],
 ) -> Iterator[Found]:
@@ -99,11 +99,11 @@ def _decoded(
     files = ((one, one.path) for one in listed if one.name in known)
     with closing(decode_all(files, config, workers)) as decoded:  # a refusal stops the workers
         for count, (one, pixels) in enumerate(decoded, 1):
-            if isinstance(pixels, PictureError):
+            if isinstance(pixels, ImageError):
                 bad.drop(pixels.reason, one.location, pixels.fact)
             else:
                 yield one.location, one.name, pixels
-            if count % PICTURES_PER_REPORT == 0:
+            if count % IMAGES_PER_REPORT == 0:
                 progress(count)
 
 

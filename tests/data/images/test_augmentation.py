@@ -1,4 +1,4 @@
-"""A picture is augmented by its seed, epoch and index alone, and every batched operation does what it does to one."""
+"""An image is augmented by its seed, epoch and index alone, and every batched operation does what it does to one."""
 
 import math
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bertsmith.data.pictures import colours, geometry
-from bertsmith.data.pictures.augmentation import AugmentationConfig, augment, normalise
-from bertsmith.data.pictures.draws import Draws, Purpose, column
-from bertsmith.data.pictures.mixing import erase, mix_pictures, soft_targets
-from bertsmith.data.pictures.rand_augment import OPERATIONS, rand_augment
+from bertsmith.data.images import colours, geometry
+from bertsmith.data.images.augmentation import AugmentationConfig, augment, normalise
+from bertsmith.data.images.draws import Draws, Purpose, column
+from bertsmith.data.images.mixing import erase, mix_images, soft_targets
+from bertsmith.data.images.rand_augment import OPERATIONS, rand_augment
 from bertsmith.errors import RecipeError
 
 ALL = AugmentationConfig(brightness=0.4, contrast=0.4, saturation=0.4, operations=2, strength=15.0, erasing=0.5)
 CPU = torch.device("cpu")
 
 
-def pictures(count: int, height: int = 9, width: int = 12, channels: int = 3) -> Tensor:
-    """Noise upon a slope, so that colours differ in range from picture to picture."""
+def images(count: int, height: int = 9, width: int = 12, channels: int = 3) -> Tensor:
+    """Noise upon a slope, so that colours differ in range from image to image."""
     random = np.random.default_rng(count)
     noise = random.integers(0, 120, (count, channels, height, width))
     slope = np.arange(width) * 10 * np.arange(count)[:, None, None, None] // max(count, 1)
@@ -40,29 +40,29 @@ def take(some: Draws, rows: Any) -> Draws:
 
 
 def mixed(batch: Tensor, some: Draws) -> Tensor:
-    """A picture of every batch mixed with its augmented partner, as training does."""
-    dataset = pictures(200)
+    """An image of every batch mixed with its augmented partner, as training does."""
+    dataset = images(200)
     other = some.partners(200)
     parts = [augment(dataset[each.indices], each, ALL).float() for each in (some, other)]
-    return mix_pictures(parts[0] + 0 * batch.float(), parts[1], some, mixup=0.8, cutmix=1.0)[0]
+    return mix_images(parts[0] + 0 * batch.float(), parts[1], some, mixup=0.8, cutmix=1.0)[0]
 
 
 @pytest.mark.parametrize("change", [lambda batch, some: augment(batch, some, ALL), mixed])
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
-def test_a_picture_has_the_same_bits_in_whatever_batch_it_comes(
+def test_a_image_has_the_same_bits_in_whatever_batch_it_comes(
     change: Callable[[Tensor, Draws], Tensor], data: st.DataObject
 ) -> None:
-    batch, some = pictures(24), draws(24)
+    batch, some = images(24), draws(24)
     whole = change(batch, some)
     rows = data.draw(st.lists(st.integers(0, 23), min_size=1, max_size=30))
     assert torch.equal(change(batch[rows], take(some, rows)), whole[rows])
 
 
 def test_another_seed_epoch_or_index_is_another_augmentation() -> None:
-    batch = pictures(1).expand(40, -1, -1, -1)
+    batch = images(1).expand(40, -1, -1, -1)
     one = augment(batch, draws(40), ALL)
-    assert len({picture.numpy().tobytes() for picture in one}) > 30
+    assert len({image.numpy().tobytes() for image in one}) > 30
     for other in (draws(40, seed=6), draws(40, epoch=3), Draws(5, 2, np.arange(40))):
         same = (augment(batch, other, ALL) == one).flatten(1).all(1)
         assert int(same.sum()) < 5
@@ -77,19 +77,19 @@ def test_no_two_purposes_share_their_numbers() -> None:
 
 @pytest.mark.gpu
 def test_an_accelerator_gives_the_bits_of_the_processor() -> None:
-    batch, some = pictures(200), draws(200)
+    batch, some = images(200), draws(200)
     assert torch.equal(augment(batch.cuda(), some, ALL).cpu(), augment(batch, some, ALL))
 
 
 @pytest.mark.parametrize("padding", [0, 4, 30])  # the last reflects several times
 @pytest.mark.parametrize("size", [(9, 12), (5, 7)])
-def test_a_crop_is_a_window_of_the_padded_picture(padding: int, size: tuple[int, int]) -> None:
-    batch, some = pictures(20), draws(20)
+def test_a_crop_is_a_window_of_the_padded_image(padding: int, size: tuple[int, int]) -> None:
+    batch, some = images(20), draws(20)
     found = geometry.crop(batch, some, size, padding=padding, flip=True)
     flipped = 0
-    for row, picture in enumerate(batch.numpy()):
+    for row, image in enumerate(batch.numpy()):
         one = take(some, [row])
-        padded = np.pad(picture, ((0, 0), (padding, padding), (padding, padding)), mode="reflect")
+        padded = np.pad(image, ((0, 0), (padding, padding), (padding, padding)), mode="reflect")
         top = int(one.uniform(Purpose.CROP_ROW)[0] * (9 + 2 * padding - size[0] + 1))
         left = int(one.uniform(Purpose.CROP_COLUMN)[0] * (12 + 2 * padding - size[1] + 1))
         window = padded[:, top : top + size[0], left : left + size[1]]
@@ -104,22 +104,22 @@ def test_a_window_that_is_too_large_is_refused() -> None:
         r"crop: a window of 12 x 12 pixels is not inside 12 x 9 padded by 1\. Make it smaller, or the padding larger\."
     )
     with pytest.raises(RecipeError, match=message):
-        geometry.crop(pictures(1), draws(1), (12, 12), padding=1)
+        geometry.crop(images(1), draws(1), (12, 12), padding=1)
     with pytest.raises(RecipeError, match="a window of 13 x 9 pixels is not inside 12 x 9"):
-        geometry.centre_crop(pictures(1), (9, 13))
+        geometry.centre_crop(images(1), (9, 13))
 
 
-def test_the_centre_of_a_picture() -> None:
-    picture = torch.arange(35, dtype=torch.uint8).reshape(1, 5, 7)
-    assert geometry.centre_crop(picture, (1, 3)).tolist() == [[[16, 17, 18]]]
-    assert geometry.centre_crop(picture[None], (5, 7)).equal(picture[None])
+def test_the_centre_of_a_image() -> None:
+    image = torch.arange(35, dtype=torch.uint8).reshape(1, 5, 7)
+    assert geometry.centre_crop(image, (1, 3)).tolist() == [[[16, 17, 18]]]
+    assert geometry.centre_crop(image[None], (5, 7)).equal(image[None])
 
 
-def moved(picture: np.ndarray, matrix: list[float]) -> np.ndarray:
-    """The affine map of one picture, pixel by pixel."""
-    _, height, width = picture.shape
+def moved(image: np.ndarray, matrix: list[float]) -> np.ndarray:
+    """The affine map of one image, pixel by pixel."""
+    _, height, width = image.shape
     a, b, c, d, e, f = (np.float32(number) for number in matrix)
-    result = np.full_like(picture, 128)
+    result = np.full_like(image, 128)
     for row in range(height):
         for place in range(width):
             x, y = np.float32(place + 0.5 - width / 2), np.float32(row + 0.5 - height / 2)
@@ -128,12 +128,12 @@ def moved(picture: np.ndarray, matrix: list[float]) -> np.ndarray:
                 math.floor(d * x + e * y + f + np.float32(height / 2)),
             )
             if 0 <= row_ < height and 0 <= column_ < width:
-                result[:, row, place] = picture[:, row_, column_]
+                result[:, row, place] = image[:, row_, column_]
     return result
 
 
-def test_affine_maps_are_those_of_one_picture_pixel_by_pixel() -> None:
-    batch, levels = pictures(6), np.linspace(-1, 1, 6)
+def test_affine_maps_are_those_of_one_image_pixel_by_pixel() -> None:
+    batch, levels = images(6), np.linspace(-1, 1, 6)
     for number, level in enumerate(levels.tolist()):
         turn = math.radians(30 * level)
         sine, cosine = math.sin(turn), math.cos(turn)
@@ -154,31 +154,31 @@ def test_a_quarter_turn_is_anticlockwise() -> None:
     assert geometry.rotate(square, np.array([90.0]))[0, 0].tolist() == [[2, 4], [1, 3]]
 
 
-def by_pillow(name: str, picture: np.ndarray, level: float) -> np.ndarray:
-    """An operation on one picture, by Pillow."""
+def by_pillow(name: str, image: np.ndarray, level: float) -> np.ndarray:
+    """An operation on one image, by Pillow."""
     pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed here")
     from PIL import ImageEnhance, ImageOps
 
-    image, factor = pillow.fromarray(picture.transpose(1, 2, 0)), 1 + 0.9 * level
+    pil, factor = pillow.fromarray(image.transpose(1, 2, 0)), 1 + 0.9 * level
     match name:
         case "brightness":
-            done = ImageEnhance.Brightness(image).enhance(factor)
+            done = ImageEnhance.Brightness(pil).enhance(factor)
         case "contrast":
-            done = ImageEnhance.Contrast(image).enhance(factor)
+            done = ImageEnhance.Contrast(pil).enhance(factor)
         case "saturation":
-            done = ImageEnhance.Color(image).enhance(factor)
+            done = ImageEnhance.Color(pil).enhance(factor)
         case "sharpness":
-            done = ImageEnhance.Sharpness(image).enhance(factor)
+            done = ImageEnhance.Sharpness(pil).enhance(factor)
         case "posterize":
-            done = ImageOps.posterize(image, 8 - round(4 * abs(level)))
+            done = ImageOps.posterize(pil, 8 - round(4 * abs(level)))
         case "solarize":
-            done = ImageOps.solarize(image, math.ceil(255 * (1 - abs(level))))
+            done = ImageOps.solarize(pil, math.ceil(255 * (1 - abs(level))))
         case "auto_contrast":
-            done = ImageOps.autocontrast(image)
+            done = ImageOps.autocontrast(pil)
         case "equalize":
-            done = ImageOps.equalize(image)
+            done = ImageOps.equalize(pil)
         case _:
-            done = image
+            done = pil
     return np.asarray(done).transpose(2, 0, 1)
 
 
@@ -186,15 +186,15 @@ COLOURS = ["identity", *(name for name, one in OPERATIONS.items() if name in var
 
 
 @pytest.mark.parametrize("name", COLOURS)
-def test_colours_are_changed_as_pillow_changes_one_picture(name: str) -> None:
-    batch, levels = pictures(7, 40, 40), np.array([-1, -0.7, -0.3, 0, 0.3, 0.6, 1.0])
+def test_colours_are_changed_as_pillow_changes_one_image(name: str) -> None:
+    batch, levels = images(7, 40, 40), np.array([-1, -0.7, -0.3, 0, 0.3, 0.6, 1.0])
     found = OPERATIONS[name](batch, levels).numpy()
-    for picture, level, one in zip(batch.numpy(), levels.tolist(), found, strict=True):
-        away = np.abs(one.astype(int) - by_pillow(name, picture, level))
+    for image, level, one in zip(batch.numpy(), levels.tolist(), found, strict=True):
+        away = np.abs(one.astype(int) - by_pillow(name, image, level))
         if name == "auto_contrast":  # whole numbers here, and rounded down from floating point there
             assert away.max() <= 1
-            low, high = (function(picture, (1, 2), keepdims=True).astype(int) for function in (np.min, np.max))
-            np.testing.assert_array_equal(one, (picture - low) * 255 // (high - low))
+            low, high = (function(image, (1, 2), keepdims=True).astype(int) for function in (np.min, np.max))
+            np.testing.assert_array_equal(one, (image - low) * 255 // (high - low))
         else:
             assert away.max() == 0
 
@@ -206,8 +206,8 @@ def test_every_operation_of_rand_augment_is_compared_with_another_implementation
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("size", [(1, 1), (2, 5), (3, 3)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_operations_take_grey_tiny_and_even_pictures(name: str, size: tuple[int, int], channels: int) -> None:
-    for batch in (pictures(3, *size, channels), torch.full((3, channels, *size), 7, dtype=torch.uint8)):
+def test_operations_take_grey_tiny_and_even_images(name: str, size: tuple[int, int], channels: int) -> None:
+    for batch in (images(3, *size, channels), torch.full((3, channels, *size), 7, dtype=torch.uint8)):
         found = OPERATIONS[name](batch, np.array([-1.0, 0.5, 1.0]))
         assert (found.shape, found.dtype) == (batch.shape, torch.uint8)
         for row, level in enumerate([-1.0, 0.5, 1.0]):
@@ -222,25 +222,25 @@ def test_jitter_stays_within_its_bounds_and_does_nothing_by_default() -> None:
     assert 116 < found.max() <= 120
 
 
-def test_rand_augment_is_its_operations_on_one_picture_after_the_other() -> None:
-    batch, some, seen = pictures(60), draws(60), set()
+def test_rand_augment_is_its_operations_on_one_image_after_the_other() -> None:
+    batch, some, seen = images(60), draws(60), set()
     found = rand_augment(batch, some, operations=3, strength=12)
     names = list(OPERATIONS)
     for row in range(60):
-        one, picture = take(some, [row]), batch[row : row + 1]
+        one, image = take(some, [row]), batch[row : row + 1]
         for turn in range(3):
             name = names[int(one.uniform(Purpose.OPERATION, turn)[0] * len(names))]
             sign = -1 if one.uniform(Purpose.SIGN, turn)[0] < 0.5 else 1
-            picture = OPERATIONS[name](picture, np.array([sign * 12 / 30]))
+            image = OPERATIONS[name](image, np.array([sign * 12 / 30]))
             seen.add(name)
-        assert torch.equal(found[row], picture[0])
+        assert torch.equal(found[row], image[0])
     assert seen == set(names)
 
 
-def test_erasing_puts_one_box_of_one_colour_into_its_share_of_the_pictures() -> None:
-    batch, some = pictures(400, 16, 20), draws(400)
+def test_erasing_puts_one_box_of_one_colour_into_its_share_of_the_images() -> None:
+    batch, some = images(400, 16, 20), draws(400)
     found, erased = erase(batch, some, probability=0.25), 0
-    for row, (picture, result) in enumerate(zip(batch.numpy(), found.numpy(), strict=True)):
+    for row, (image, result) in enumerate(zip(batch.numpy(), found.numpy(), strict=True)):
         one = take(some, [row])
         if one.uniform(Purpose.ERASE)[0] < 0.25:
             area = (0.02 + 0.31 * one.uniform(Purpose.ERASE_AREA)[0]) * 320
@@ -249,18 +249,18 @@ def test_erasing_puts_one_box_of_one_colour_into_its_share_of_the_pictures() -> 
             width = min(max(round(math.sqrt(area / aspect)), 1), 20)
             top = int(one.uniform(Purpose.ERASE_ROW)[0] * (16 - height + 1))
             left = int(one.uniform(Purpose.ERASE_COLUMN)[0] * (20 - width + 1))
-            picture = picture.copy()
+            image = image.copy()
             for channel in range(3):
                 colour = int(one.uniform(Purpose.ERASE_COLOUR, channel)[0] * 256)
-                picture[channel, top : top + height, left : left + width] = colour
+                image[channel, top : top + height, left : left + width] = colour
             erased += 1
-        np.testing.assert_array_equal(result, picture)
+        np.testing.assert_array_equal(result, image)
     assert 60 < erased < 140
 
 
-def test_mixup_adds_pictures_and_cutmix_cuts_them() -> None:
-    batch, other, some = pictures(100).float(), 255 - pictures(100).float(), draws(100)
-    found, shares = mix_pictures(batch, other, some, mixup=0.8, cutmix=1.0)
+def test_mixup_adds_images_and_cutmix_cuts_them() -> None:
+    batch, other, some = images(100).float(), 255 - images(100).float(), draws(100)
+    found, shares = mix_images(batch, other, some, mixup=0.8, cutmix=1.0)
     cut = some.uniform(Purpose.MIX_KIND) < 0.5
     for row in range(100):
         if cut[row]:
@@ -274,13 +274,13 @@ def test_mixup_adds_pictures_and_cutmix_cuts_them() -> None:
             share = np.float32(shares[row])
             assert torch.equal(found[row], share * batch[row] + (1 - share) * other[row])
     assert 30 < cut.sum() < 70
-    assert mix_pictures(batch, other, some)[0] is batch
+    assert mix_images(batch, other, some)[0] is batch
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2, 0.8, 1.0])
 def test_shares_have_their_distribution(alpha: float) -> None:
     empty = torch.zeros(20_000, 1, 1, 1)
-    shares = mix_pictures(empty, empty, draws(20_000), mixup=alpha)[1]
+    shares = mix_images(empty, empty, draws(20_000), mixup=alpha)[1]
     assert shares.mean() == pytest.approx(0.5, abs=0.015)
     assert shares.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.05)
 
@@ -288,7 +288,7 @@ def test_shares_have_their_distribution(alpha: float) -> None:
 @pytest.mark.parametrize("alpha", [0.01, 1.5, -1.0])
 def test_a_distribution_that_cannot_be_drawn_from_is_refused(alpha: float) -> None:
     with pytest.raises(RecipeError, match=r"mixup, cutmix: alpha is not between 0\.05 and 1\.0\. Use 0 for without\."):
-        mix_pictures(pictures(2).float(), pictures(2).float(), draws(2), cutmix=alpha)
+        mix_images(images(2).float(), images(2).float(), draws(2), cutmix=alpha)
 
 
 @pytest.mark.parametrize("name", ["padding", "brightness", "operations", "strength", "erasing"])
@@ -312,8 +312,8 @@ def test_targets_are_shared_between_both_labels_and_smoothed() -> None:
     torch.testing.assert_close(smooth[0], torch.tensor([0.7, 0.025, 0.25, 0.025]))
 
 
-def test_normalised_pictures_have_mean_zero_and_deviation_one() -> None:
-    batch = pictures(50)
+def test_normalised_images_have_mean_zero_and_deviation_one() -> None:
+    batch = images(50)
     share = batch.double() / 255
     mean, deviation = share.mean((0, 2, 3)).tolist(), share.std((0, 2, 3), correction=0).tolist()
     found = normalise(batch, mean, deviation)
@@ -324,5 +324,5 @@ def test_normalised_pictures_have_mean_zero_and_deviation_one() -> None:
         normalise(batch, [0.5], deviation)
 
 
-def test_a_column_holds_a_number_for_each_picture() -> None:
+def test_a_column_holds_a_number_for_each_image() -> None:
     assert column(np.array([1.5, 2]), CPU).shape == (2, 1, 1, 1)

@@ -1,26 +1,26 @@
-"""Bad pictures: counted by reason, with the names of the first ones, or refused at once."""
+"""Bad images: counted by reason, with the names of the first ones, or refused at once."""
 
 from collections import defaultdict
 
 from bertsmith.data.labelled.bad_rows import BadRows, Policy
 
-NAMED = 5  # bad pictures that are named for each reason
-NO_PICTURE, BROKEN = "files that are no picture", "pictures that cannot be decoded"
-TOO_LARGE, EMPTY = "pictures that are too large", "empty files"
-NO_FILE, OUTSIDE = "pictures that do not exist", "paths that lead out of the folder"
-UNLABELLED, UNKNOWN = "pictures without a label", "pictures of an unknown class"
+NAMED = 5  # bad images that are named for each reason
+NO_IMAGE, BROKEN = "files that are no image", "images that cannot be decoded"
+TOO_LARGE, EMPTY = "images that are too large", "empty files"
+NO_FILE, OUTSIDE = "images that do not exist", "paths that lead out of the folder"
+UNLABELLED, UNKNOWN = "images without a label", "images of an unknown class"
 
 
-class PictureError(ValueError):
-    """A picture that cannot be read: the reason by which it is counted, and the fact about this one."""
+class ImageError(ValueError):
+    """An image that cannot be read: the reason by which it is counted, and the fact about this one."""
 
     def __init__(self, reason: str, fact: str) -> None:
         super().__init__(fact)
         self.reason, self.fact = reason, fact
 
 
-class BadPictures(BadRows):
-    """The policy for bad pictures and rows; how many were dropped for each reason, and which came first."""
+class BadImages(BadRows):
+    """The policy for bad images and rows; how many were dropped for each reason, and which came first."""
 
     def __init__(self, policy: Policy = "skip") -> None:
         super().__init__(policy)
@@ -32,7 +32,7 @@ class BadPictures(BadRows):
             self.names[reason].append(location)
 
     def describe(self) -> str:
-        """One line for people, such as `2 pictures that cannot be decoded (a.png, b.png)`."""
+        """One line for people, such as `2 images that cannot be decoded (a.png, b.png)`."""
         parts = []
         for reason, count in self.counts.items():
             more = ", ..." if count > NAMED else ""

@@ -1,46 +1,46 @@
-"""MNIST's idx files: a header of big-endian sizes, then bytes; one file of pictures and one of labels; LeCun 1998."""
+"""MNIST's idx files: a header of big-endian sizes, then bytes; one file of images and one of labels; LeCun 1998."""
 
 from pathlib import Path
 
 import numpy as np
 
-from bertsmith.data.pictures.bad_pictures import BadPictures
-from bertsmith.data.pictures.binary import bare_name, find_file, read_bytes
-from bertsmith.data.pictures.labelled_pictures import LabelledPictures, from_array
+from bertsmith.data.images.bad_images import BadImages
+from bertsmith.data.images.binary import bare_name, find_file, read_bytes
+from bertsmith.data.images.labelled_images import LabelledImages, from_array
 from bertsmith.errors import TextError
 
 PARTS = {"train": "train", "test": "t10k"}
-PICTURES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
+IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 DIGITS = 10
 UNSIGNED_BYTES = 8  # the type of elements, the third byte of a file
 SIZE = np.dtype(">u4")
 
 
 def find_files(folder: Path, part: str) -> tuple[Path, Path] | None:
-    """The files of pictures and of labels of a part, `train` or `test`, in a folder."""
-    pictures = find_file(folder, PARTS.get(part, part) + PICTURES)
-    return beside(pictures) if pictures else None
+    """The files of images and of labels of a part, `train` or `test`, in a folder."""
+    images = find_file(folder, PARTS.get(part, part) + IMAGES)
+    return beside(images) if images else None
 
 
 def is_idx(path: Path) -> bool:
-    """Whether a file has the name of a file of pictures."""
-    return bare_name(path).endswith(PICTURES)
+    """Whether a file has the name of a file of images."""
+    return bare_name(path).endswith(IMAGES)
 
 
-def beside(pictures: Path) -> tuple[Path, Path]:
-    """A file of pictures, and that of their labels."""
-    name = bare_name(pictures).removesuffix(PICTURES) + LABELS
-    labels = find_file(pictures.parent, name)
+def beside(images: Path) -> tuple[Path, Path]:
+    """A file of images, and that of their labels."""
+    name = bare_name(images).removesuffix(IMAGES) + LABELS
+    labels = find_file(images.parent, name)
     if labels is None:
-        raise TextError(pictures, f"has no labels beside it ({name})", "Get that file, too")
-    return pictures, labels
+        raise TextError(images, f"has no labels beside it ({name})", "Get that file, too")
+    return images, labels
 
 
-def read(paths: tuple[Path, Path], bad: BadPictures, *, channels: int = 1) -> LabelledPictures:
-    """The pictures of one file with the labels of the other; grey ones are repeated for three channels."""
+def read(paths: tuple[Path, Path], bad: BadImages, *, channels: int = 1) -> LabelledImages:
+    """The images of one file with the labels of the other; grey ones are repeated for three channels."""
     pixels, labels = _array(paths[0], 3), _array(paths[1], 1).astype(np.int64)
     if len(pixels) != len(labels):
-        fact = f"holds {len(pixels):,} pictures and {paths[1].name} {len(labels):,} labels"
+        fact = f"holds {len(pixels):,} images and {paths[1].name} {len(labels):,} labels"
         raise TextError(paths[0], fact, "Get the files of one part")
     classes = tuple(map(str, range(max(DIGITS, int(labels.max()) + 1))))  # the same for a part that lacks the last
     locations = [f"{paths[0]}:{number}" for number in range(len(labels))]

@@ -1,8 +1,8 @@
-"""Decoding: the bytes of a picture file as pixels, by Pillow, within limits.
+"""Decoding: the bytes of an image file as pixels, by Pillow, within limits.
 
-The content decides about the format, not the ending of the name. Turned pictures (EXIF) are turned upright, an animated
+The content decides about the format, not the ending of the name. Turned images (EXIF) are turned upright, an animated
 one is its first frame, transparency lies on white, and 16 bits become 8. A header is believed about the size of a
-picture before a pixel is decoded, so that a small file cannot cost much (a decompression bomb).
+image before a pixel is decoded, so that a small file cannot cost much (a decompression bomb).
 """
 
 import stat
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import UInt8
 
-from bertsmith.data.pictures.bad_pictures import BROKEN, EMPTY, NO_FILE, NO_PICTURE, TOO_LARGE, PictureError
+from bertsmith.data.images.bad_images import BROKEN, EMPTY, NO_FILE, NO_IMAGE, TOO_LARGE, ImageError
 from bertsmith.errors import RunError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
@@ -31,49 +31,49 @@ Pixels = UInt8[np.ndarray, "C H W"]
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    """What pictures become."""
+    """What images become."""
 
     channels: Literal[1, 3] = 3  # grey, or red, green and blue
-    shorter_side: int = 0  # in pixels, to which every picture is scaled; 0 keeps each size
-    max_pixels: int = MAX_PIXELS  # of a picture, before and after it is scaled
+    shorter_side: int = 0  # in pixels, to which every image is scaled; 0 keeps each size
+    max_pixels: int = MAX_PIXELS  # of an image, before and after it is scaled
 
 
 def read_file(path: Path, config: DecodingConfig) -> Pixels:
-    """The pixels of a picture file. Raises PictureError."""
+    """The pixels of an image file. Raises ImageError."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):  # reading a pipe might never end
-            raise PictureError(NO_PICTURE, "is not a plain file")
+            raise ImageError(NO_IMAGE, "is not a plain file")
         if not found.st_size:
-            raise PictureError(EMPTY, "is empty")
+            raise ImageError(EMPTY, "is empty")
         if found.st_size > MAX_FILE_BYTES:
-            raise PictureError(TOO_LARGE, f"is larger than {MAX_FILE_BYTES >> 20} MiB")
+            raise ImageError(TOO_LARGE, f"is larger than {MAX_FILE_BYTES >> 20} MiB")
         data = path.read_bytes()
     except FileNotFoundError:
-        raise PictureError(NO_FILE, "does not exist") from None
+        raise ImageError(NO_FILE, "does not exist") from None
     except OSError as error:
-        raise PictureError(BROKEN, f"cannot be read ({error.strerror})") from None
+        raise ImageError(BROKEN, f"cannot be read ({error.strerror})") from None
     return decode(data, config)
 
 
 def decode(data: bytes, config: DecodingConfig) -> Pixels:
-    """The pixels in the bytes of a picture file. Raises PictureError."""
+    """The pixels in the bytes of an image file. Raises ImageError."""
     pillow = import_pillow()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata; sizes are checked here
         try:
             image = pillow.Image.open(BytesIO(data), formats=FORMATS)
         except pillow.Image.DecompressionBombError:
-            raise PictureError(TOO_LARGE, f"has more than {config.max_pixels:,} pixels") from None
+            raise ImageError(TOO_LARGE, f"has more than {config.max_pixels:,} pixels") from None
         except Exception:  # decoders raise anything on hostile bytes
-            raise PictureError(NO_PICTURE, f"is no picture of a known format ({', '.join(FORMATS)})") from None
+            raise ImageError(NO_IMAGE, f"is no image of a known format ({', '.join(FORMATS)})") from None
         _check_pixels(image.size, config)
         try:
             return _pixels(image, config)
-        except PictureError:
+        except ImageError:
             raise
         except Exception as error:  # as above
-            raise PictureError(BROKEN, f"cannot be decoded ({error or type(error).__name__})") from None
+            raise ImageError(BROKEN, f"cannot be decoded ({error or type(error).__name__})") from None
 
 
 @cache
@@ -83,14 +83,14 @@ def import_pillow() -> Any:
         import PIL.Image
         import PIL.ImageOps
     except ImportError:
-        raise RunError("pictures", "Pillow is missing", "Install it with: pip install 'bertsmith[images]'") from None
+        raise RunError("images", "Pillow is missing", "Install it with: pip install 'bertsmith[images]'") from None
     return PIL
 
 
 def _check_pixels(size: tuple[int, int], config: DecodingConfig) -> None:
     width, height = size
     if width * height > config.max_pixels:
-        raise PictureError(TOO_LARGE, f"has {width} x {height} pixels, more than {config.max_pixels:,} in all")
+        raise ImageError(TOO_LARGE, f"has {width} x {height} pixels, more than {config.max_pixels:,} in all")
 
 
 def _pixels(image: Any, config: DecodingConfig) -> Pixels:
@@ -99,7 +99,7 @@ def _pixels(image: Any, config: DecodingConfig) -> Pixels:
         image.draft(image.mode, (config.shorter_side, config.shorter_side))
     image = pillow.ImageOps.exif_transpose(image)
     if image.mode == "F":
-        raise PictureError(BROKEN, "holds fractions and no pixels of 8 or 16 bits")
+        raise ImageError(BROKEN, "holds fractions and no pixels of 8 or 16 bits")
     if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255 instead of scaling them
         wide = np.asarray(image).astype(np.int64).clip(0, 0xFFFF)
         image = pillow.Image.fromarray(((wide + 128) // 257).astype(np.uint8))

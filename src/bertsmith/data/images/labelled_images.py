@@ -1,7 +1,7 @@
-"""Labelled pictures: uint8 tensors of any size, each with the number of its class.
+"""Labelled images: uint8 tensors of any size, each with the number of its class.
 
 Those of one size are one tensor; others are a list in memory or, if they are many, a spool on disk, which is a sequence
-too and needs eight bytes a picture.
+too and needs eight bytes an image.
 """
 
 import hashlib
@@ -14,27 +14,27 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from bertsmith.data.pictures.bad_pictures import BadPictures
-from bertsmith.data.pictures.decoding import Pixels
+from bertsmith.data.images.bad_images import BadImages
+from bertsmith.data.images.decoding import Pixels
 from bertsmith.data.spool import Spool
 from bertsmith.errors import TextError
 
 MAX_BYTES_IN_MEMORY = 1 << 28  # pixels of files that are held in memory at most
 SHAPE = np.dtype("<i4")
 
-Picture = UInt8[Tensor, "C H W"]
-Found = tuple[str, str, Pixels]  # location, class and pixels of a picture
+Image = UInt8[Tensor, "C H W"]
+Found = tuple[str, str, Pixels]  # location, class and pixels of an image
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledPictures:
-    """Pictures with the numbers of their classes, and what was dropped on the way."""
+class LabelledImages:
+    """Images with the numbers of their classes, and what was dropped on the way."""
 
-    pictures: Sequence[Picture] | UInt8[Tensor, "N C H W"]
+    images: Sequence[Image] | UInt8[Tensor, "N C H W"]
     labels: Int64[np.ndarray, "N"]
     classes: tuple[str, ...]
-    locations: Sequence[str]  # the file of each picture, with its number in the file if that holds several
-    dropped: dict[str, int]  # how many pictures, by reason
+    locations: Sequence[str]  # the file of each image, with its number in the file if that holds several
+    dropped: dict[str, int]  # how many images, by reason
     bad: str  # the same in one line, with the names of the first ones; empty if there are none
     fingerprint: str  # SHA-256 of pixels, labels and names of the classes
 
@@ -42,15 +42,15 @@ class LabelledPictures:
         return len(self.labels)
 
     def stacked(self) -> UInt8[Tensor, "N C H W"]:
-        """All pictures as one tensor, if they have one size."""
-        if isinstance(self.pictures, Tensor):
-            return self.pictures
-        first = self.pictures[0].shape
-        for picture, location in zip(self.pictures, self.locations, strict=True):
-            if picture.shape != first:
-                sizes = [f"{shape[2]} x {shape[1]}" for shape in (picture.shape, first)]
+        """All images as one tensor, if they have one size."""
+        if isinstance(self.images, Tensor):
+            return self.images
+        first = self.images[0].shape
+        for image, location in zip(self.images, self.locations, strict=True):
+            if image.shape != first:
+                sizes = [f"{shape[2]} x {shape[1]}" for shape in (image.shape, first)]
                 raise TextError(location, f"has {sizes[0]} pixels and the first one {sizes[1]}", "Cut or scale them")
-        return torch.stack(list(self.pictures))
+        return torch.stack(list(self.images))
 
 
 def from_array(
@@ -58,54 +58,54 @@ def from_array(
     labels: Int64[np.ndarray, "N"],
     classes: tuple[str, ...],
     locations: Sequence[str],
-    bad: BadPictures,
-) -> LabelledPictures:
-    """Pictures of one size, from one array."""
+    bad: BadImages,
+) -> LabelledImages:
+    """Images of one size, from one array."""
     fingerprint = _Fingerprint()
-    for picture in pixels:
-        fingerprint.add(picture)
+    for image in pixels:
+        fingerprint.add(image)
     return _finished(torch.from_numpy(pixels), labels, classes, locations, bad, fingerprint)
 
 
 def collect(
     found: Iterable[Found],
     classes: tuple[str, ...],
-    bad: BadPictures,
+    bad: BadImages,
     folder: Path | None = None,
-) -> LabelledPictures:
-    """Pictures of any size, one after the other: a few in memory, many in a temporary file of the folder."""
+) -> LabelledImages:
+    """Images of any size, one after the other: a few in memory, many in a temporary file of the folder."""
     numbers = {name: number for number, name in enumerate(classes)}
-    pictures: list[Picture] | Spool[Picture] = []
+    images: list[Image] | Spool[Image] = []
     size, labels, locations, fingerprint = 0, list[int](), list[str](), _Fingerprint()
     for location, name, pixels in found:
         size += pixels.nbytes
-        if isinstance(pictures, list) and size > MAX_BYTES_IN_MEMORY:
-            spool = Spool[Picture](_from_record, folder)
-            for picture in pictures:
-                spool.append(_to_record(picture.numpy()))
-            pictures = spool
-        if isinstance(pictures, list):
-            pictures.append(torch.from_numpy(pixels.copy()))  # writable, and not a view of a worker's answer
+        if isinstance(images, list) and size > MAX_BYTES_IN_MEMORY:
+            spool = Spool[Image](_from_record, folder)
+            for image in images:
+                spool.append(_to_record(image.numpy()))
+            images = spool
+        if isinstance(images, list):
+            images.append(torch.from_numpy(pixels.copy()))  # writable, and not a view of a worker's answer
         else:
-            pictures.append(_to_record(pixels))
+            images.append(_to_record(pixels))
         labels.append(numbers[name])
         locations.append(location)
         fingerprint.add(pixels)
-    if isinstance(pictures, Spool):
-        pictures.seal()
-    return _finished(pictures, np.asarray(labels, np.int64), classes, locations, bad, fingerprint)
+    if isinstance(images, Spool):
+        images.seal()
+    return _finished(images, np.asarray(labels, np.int64), classes, locations, bad, fingerprint)
 
 
 def _finished(
-    pictures: Sequence[Picture] | Tensor,
+    images: Sequence[Image] | Tensor,
     labels: Int64[np.ndarray, "N"],
     classes: tuple[str, ...],
     locations: Sequence[str],
-    bad: BadPictures,
+    bad: BadImages,
     fingerprint: "_Fingerprint",
-) -> LabelledPictures:
-    return LabelledPictures(
-        pictures=pictures,
+) -> LabelledImages:
+    return LabelledImages(
+        images=images,
         labels=labels,
         classes=classes,
         locations=locations,
@@ -116,7 +116,7 @@ def _finished(
 
 
 class _Fingerprint:
-    """The SHA-256 of pictures that come one after the other, and of their labels."""
+    """The SHA-256 of images that come one after the other, and of their labels."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -134,7 +134,7 @@ def _to_record(pixels: Pixels) -> bytes:
     return np.asarray(pixels.shape, SHAPE).tobytes() + pixels.tobytes()
 
 
-def _from_record(record: bytes) -> Picture:
+def _from_record(record: bytes) -> Image:
     head = 3 * SHAPE.itemsize
     pixels = np.frombuffer(record, np.uint8, offset=head).reshape(np.frombuffer(record[:head], SHAPE))
     return torch.from_numpy(pixels.copy())

@@ -1,4 +1,4 @@
-"""Geometry: crops, flips and affine maps of a batch of pictures, each a gather of pixels by their rows and columns."""
+"""Geometry: crops, flips and affine maps of a batch of images, each a gather of pixels by their rows and columns."""
 
 import math
 
@@ -7,16 +7,16 @@ import torch
 from jaxtyping import Float64, Int, UInt8
 from torch import Tensor
 
-from bertsmith.data.pictures.draws import Draws, Purpose
+from bertsmith.data.images.draws import Draws, Purpose
 from bertsmith.errors import RecipeError
 
-Pictures = UInt8[Tensor, "B C H W"]
-FILL = 128  # of pixels from outside a picture: grey, as in RandAugment
+Images = UInt8[Tensor, "B C H W"]
+FILL = 128  # of pixels from outside an image: grey, as in RandAugment
 
 
-def crop(pictures: Pictures, draws: Draws, size: tuple[int, int], *, padding: int = 0, flip: bool = False) -> Tensor:
-    """A random window of [height, width] from pictures padded by reflection; half of them from right to left."""
-    height, width = pictures.shape[2:]
+def crop(images: Images, draws: Draws, size: tuple[int, int], *, padding: int = 0, flip: bool = False) -> Tensor:
+    """A random window of [height, width] from images padded by reflection; half of them from right to left."""
+    height, width = images.shape[2:]
     ranges = [side + 2 * padding - new + 1 for side, new in zip((height, width), size, strict=True)]
     if min(*ranges, *size) < 1:
         fact = f"a window of {size[1]} x {size[0]} pixels is not inside {width} x {height} padded by {padding}"
@@ -27,47 +27,47 @@ def crop(pictures: Pictures, draws: Draws, size: tuple[int, int], *, padding: in
     columns = lefts[:, None] + np.arange(size[1])
     if flip:
         columns = np.where(draws.uniform(Purpose.FLIP)[:, None] < 0.5, columns[:, ::-1], columns)
-    device = pictures.device
+    device = images.device
     return _gather(
-        pictures,
+        images,
         torch.from_numpy(_reflected(rows, height)).to(device)[:, :, None],
         torch.from_numpy(_reflected(columns, width)).to(device)[:, None, :],
     )
 
 
-def centre_crop(picture: UInt8[Tensor, "*B C H W"], size: tuple[int, int]) -> Tensor:
-    """The window of [height, width] in the middle of a picture, or of a batch of them."""
-    height, width = picture.shape[-2:]
+def centre_crop(image: UInt8[Tensor, "*B C H W"], size: tuple[int, int]) -> Tensor:
+    """The window of [height, width] in the middle of an image, or of a batch of them."""
+    height, width = image.shape[-2:]
     if size[0] > height or size[1] > width:
         fact = f"a window of {size[1]} x {size[0]} pixels is not inside {width} x {height}"
-        raise RecipeError("crop", fact, "Make it smaller, or scale the pictures")
+        raise RecipeError("crop", fact, "Make it smaller, or scale the images")
     top, left = (height - size[0]) // 2, (width - size[1]) // 2
-    return picture[..., top : top + size[0], left : left + size[1]]
+    return image[..., top : top + size[0], left : left + size[1]]
 
 
-def rotate(pictures: Pictures, degrees: Float64[np.ndarray, "B"]) -> Pictures:
+def rotate(images: Images, degrees: Float64[np.ndarray, "B"]) -> Images:
     """Turned around the centre, anticlockwise."""
     turns = [math.radians(angle) for angle in degrees.tolist()]
     cosines, sines = (np.array([function(turn) for turn in turns]) for function in (math.cos, math.sin))
-    return _affine(pictures, np.stack([cosines, -sines, 0 * sines, sines, cosines, 0 * sines], 1))
+    return _affine(images, np.stack([cosines, -sines, 0 * sines, sines, cosines, 0 * sines], 1))
 
 
-def shear(pictures: Pictures, by_row: Float64[np.ndarray, "B"], by_column: Float64[np.ndarray, "B"]) -> Pictures:
+def shear(images: Images, by_row: Float64[np.ndarray, "B"], by_column: Float64[np.ndarray, "B"]) -> Images:
     """Each row moved by `by_row` times its distance from the centre, and each column likewise."""
     one, zero = np.ones_like(by_row), np.zeros_like(by_row)
-    return _affine(pictures, np.stack([one, by_row, zero, by_column, one, zero], 1))
+    return _affine(images, np.stack([one, by_row, zero, by_column, one, zero], 1))
 
 
-def translate(pictures: Pictures, right: Float64[np.ndarray, "B"], down: Float64[np.ndarray, "B"]) -> Pictures:
+def translate(images: Images, right: Float64[np.ndarray, "B"], down: Float64[np.ndarray, "B"]) -> Images:
     """Moved by some pixels."""
     one, zero = np.ones_like(right), np.zeros_like(right)
-    return _affine(pictures, np.stack([one, zero, -right, zero, one, -down], 1))
+    return _affine(images, np.stack([one, zero, -right, zero, one, -down], 1))
 
 
-def _affine(pictures: Pictures, matrices: Float64[np.ndarray, "B 6"]) -> Pictures:
+def _affine(images: Images, matrices: Float64[np.ndarray, "B 6"]) -> Images:
     """The nearest pixel at (a x + b y + c, d x + e y + f) for each (x, y), measured from the centre."""
-    height, width = pictures.shape[2:]
-    device = pictures.device
+    height, width = images.shape[2:]
+    device = images.device
     matrix = torch.from_numpy(matrices).to(device, torch.float32)[:, :, None, None]
     x = (torch.arange(width, device=device) + (0.5 - width / 2))[None, None, :]
     y = (torch.arange(height, device=device) + (0.5 - height / 2))[None, :, None]
@@ -75,14 +75,14 @@ def _affine(pictures: Pictures, matrices: Float64[np.ndarray, "B 6"]) -> Picture
     columns = (a * x + b * y + c + width / 2).floor().long()
     rows = (d * x + e * y + f + height / 2).floor().long()
     inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
-    moved = _gather(pictures, rows.clamp(0, height - 1), columns.clamp(0, width - 1))
+    moved = _gather(images, rows.clamp(0, height - 1), columns.clamp(0, width - 1))
     return torch.where(inside[:, None], moved, FILL).to(torch.uint8)
 
 
-def _gather(pictures: Pictures, rows: Int[Tensor, "B _ _"], columns: Int[Tensor, "B _ _"]) -> Tensor:
-    """The pixel at each row and column of every picture."""
-    batch, channels = (torch.arange(size, device=pictures.device) for size in pictures.shape[:2])
-    return pictures[batch[:, None, None, None], channels[:, None, None], rows[:, None], columns[:, None]]
+def _gather(images: Images, rows: Int[Tensor, "B _ _"], columns: Int[Tensor, "B _ _"]) -> Tensor:
+    """The pixel at each row and column of every image."""
+    batch, channels = (torch.arange(size, device=images.device) for size in images.shape[:2])
+    return images[batch[:, None, None, None], channels[:, None, None], rows[:, None], columns[:, None]]
 
 
 def _reflected(places: np.ndarray, size: int) -> np.ndarray:

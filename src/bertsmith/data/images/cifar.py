@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bertsmith.data.pictures.bad_pictures import UNKNOWN, BadPictures
-from bertsmith.data.pictures.binary import bare_name, find_file, read_bytes
-from bertsmith.data.pictures.labelled_pictures import LabelledPictures, from_array
+from bertsmith.data.images.bad_images import UNKNOWN, BadImages
+from bertsmith.data.images.binary import bare_name, find_file, read_bytes
+from bertsmith.data.images.labelled_images import LabelledImages, from_array
 from bertsmith.errors import TextError
 
 SIDE, CHANNELS = 32, 3
@@ -39,8 +39,8 @@ def is_binary(path: Path) -> bool:
     return bare_name(path).endswith(".bin") or any(path.name in names for names in PARTS.values())
 
 
-def read(paths: list[Path], bad: BadPictures) -> LabelledPictures:
-    """The pictures of all files, in their order."""
+def read(paths: list[Path], bad: BadImages) -> LabelledImages:
+    """The images of all files, in their order."""
     parts, locations = list[np.ndarray](), list[str]()
     for path in paths:
         data = read_bytes(path)

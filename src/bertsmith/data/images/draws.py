@@ -1,6 +1,6 @@
-"""Draws: random numbers of pictures, each a pure function of the seed, the epoch, the picture's index and a purpose.
+"""Draws: random numbers of images, each a pure function of the seed, the epoch, the image's index and a purpose.
 
-They are hashed on the host, a few for each picture, so that a picture is augmented to the same bits in whatever batch,
+They are hashed on the host, a few for each image, so that an image is augmented to the same bits in whatever batch,
 order or process it comes, and a resumed run goes on as if it had never stopped.
 """
 
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from bertsmith.random_bits import PICTURE, mix, permute, uniform
+from bertsmith.random_bits import IMAGE, mix, permute, uniform
 
 
 class Purpose(IntEnum):
@@ -41,29 +41,29 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True)
 class Draws:
-    """The source of random numbers for some pictures of an epoch."""
+    """The source of random numbers for some images of an epoch."""
 
     seed: int
     epoch: int
-    indices: Int64[np.ndarray, "B"]  # of the pictures in their dataset
+    indices: Int64[np.ndarray, "B"]  # of the images in their dataset
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def uniform(self, purpose: Purpose, turn: int = 0) -> Float64[np.ndarray, "B"]:
-        """A number in [0, 1) for each picture; `turn` counts the draws for one purpose."""
-        return uniform(self.seed, PICTURE, self.epoch, int(purpose), turn, self.indices)
+        """A number in [0, 1) for each image; `turn` counts the draws for one purpose."""
+        return uniform(self.seed, IMAGE, self.epoch, int(purpose), turn, self.indices)
 
     def below(self, counts: int | Int64[np.ndarray, "B"], purpose: Purpose, turn: int = 0) -> Int64[np.ndarray, "B"]:
-        """A whole number from 0 to count - 1 for each picture."""
+        """A whole number from 0 to count - 1 for each image."""
         return np.asarray(self.uniform(purpose, turn) * counts).astype(np.int64)  # rounded down
 
     def partners(self, size: int) -> "Draws":
-        """The pictures with which these are mixed: by a permutation of the whole dataset, another one in each epoch."""
-        key = int(mix(self.seed, PICTURE, self.epoch, int(Purpose.PARTNER)))
+        """The images with which these are mixed: by a permutation of the whole dataset, another one in each epoch."""
+        key = int(mix(self.seed, IMAGE, self.epoch, int(Purpose.PARTNER)))
         return replace(self, indices=permute(self.indices, size, key))
 
 
 def column(values: np.ndarray, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A number for each picture, on the device, as [B, 1, 1, 1]."""
+    """A number for each image, on the device, as [B, 1, 1, 1]."""
     return torch.from_numpy(values).to(device, dtype)[:, None, None, None]

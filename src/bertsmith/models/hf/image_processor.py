@@ -1,4 +1,4 @@
-"""How pictures are prepared for a network: sizes, mean and deviation, in transformers' preprocessor_config.json."""
+"""How images are prepared for a network: sizes, mean and deviation, in transformers' preprocessor_config.json."""
 
 from dataclasses import dataclass, replace
 from math import isclose
@@ -17,8 +17,8 @@ RESCALE = 1 / 255  # from bytes to numbers between 0 and 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureProcessor:
-    """How a picture becomes numbers: resized, its middle cut out, and normalised by channel."""
+class ImageProcessor:
+    """How an image becomes numbers: resized, its middle cut out, and normalised by channel."""
 
     resize: Size | None = (224, 224)
     crop: Size | None = None  # of the middle, after resizing
@@ -26,10 +26,10 @@ class PictureProcessor:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of each channel, of values between 0 and 1
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
 
-    def for_network(self, picture_size: int, channels: int) -> "PictureProcessor":
-        """The same for pictures of another size, and with as many channels."""
-        square = (picture_size, picture_size)
-        scaled = None if self.resize is None or self.crop is None else self.resize[0] * picture_size // self.crop[0]
+    def for_network(self, image_size: int, channels: int) -> "ImageProcessor":
+        """The same for images of another size, and with as many channels."""
+        square = (image_size, image_size)
+        scaled = None if self.resize is None or self.crop is None else self.resize[0] * image_size // self.crop[0]
         resize, crop = (square, None) if scaled is None else ((scaled, scaled), square)
         fitting = replace(self, resize=resize, crop=crop)
         if len(self.mean) == channels:
@@ -55,9 +55,7 @@ class PictureProcessor:
         return keys
 
 
-def processor_from_json(
-    keys: dict[str, Any], defaults: PictureProcessor, channels: int, path: object
-) -> PictureProcessor:
+def processor_from_json(keys: dict[str, Any], defaults: ImageProcessor, channels: int, path: object) -> ImageProcessor:
     """The processor of a preprocessor_config.json. Keys that are left out have the defaults' values."""
     require(keys, "do_rescale", True, path)
     factor = number(keys.get("rescale_factor", RESCALE), "rescale_factor", False, path)
@@ -77,7 +75,7 @@ def processor_from_json(
         raise FolderError(path, f"image_std is {short_repr(std)}", "Give numbers above 0")
     resizes = _is_on(keys, "do_resize", defaults.resize is not None, path)
     crops = _is_on(keys, "do_center_crop", defaults.crop is not None, path)
-    return PictureProcessor(
+    return ImageProcessor(
         resize=_size(keys, "size", defaults.resize, path) if resizes else None,
         crop=_size(keys, "crop_size", defaults.crop, path) if crops else None,
         resample=resample,

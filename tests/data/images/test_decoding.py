@@ -1,4 +1,4 @@
-"""Picture files of every kind become pixels, and hostile ones one line."""
+"""Image files of every kind become pixels, and hostile ones one line."""
 
 import io
 import os
@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.pictures.bad_pictures import BROKEN, EMPTY, NO_FILE, NO_PICTURE, TOO_LARGE, PictureError
-from bertsmith.data.pictures.decoding import DecodingConfig, decode, read_file
-from bertsmith.data.pictures.workers import decode_all
+from bertsmith.data.images.bad_images import BROKEN, EMPTY, NO_FILE, NO_IMAGE, TOO_LARGE, ImageError
+from bertsmith.data.images.decoding import DecodingConfig, decode, read_file
+from bertsmith.data.images.workers import decode_all
 from bertsmith.errors import RunError
 
 PIL = pytest.importorskip("PIL.Image", reason="Pillow is not installed here")
@@ -28,7 +28,7 @@ def encoded(image: Any, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def reason(data: bytes, config: DecodingConfig | None = None) -> str:
-    with pytest.raises(PictureError) as caught:
+    with pytest.raises(ImageError) as caught:
         decode(data, config or DecodingConfig())
     assert "\n" not in caught.value.fact
     return caught.value.reason
@@ -46,7 +46,7 @@ def png(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "PPM", "TIFF", "WEBP"])
-def test_a_picture_comes_back_as_planes_of_its_colours(kind: str) -> None:
+def test_a_image_comes_back_as_planes_of_its_colours(kind: str) -> None:
     options = {"lossless": True} if kind == "WEBP" else {}
     pixels = decode(encoded(PIL.fromarray(COLOURS), kind, **options), DecodingConfig())
     np.testing.assert_array_equal(pixels, COLOURS.transpose(2, 0, 1))
@@ -82,7 +82,7 @@ def test_an_animation_is_its_first_frame() -> None:
     np.testing.assert_array_equal(decode(data, DecodingConfig())[:, 0, 0], [255, 0, 0])
 
 
-def test_a_turned_picture_is_turned_upright() -> None:
+def test_a_turned_image_is_turned_upright() -> None:
     exif = PIL.Exif()
     exif[0x0112] = 6  # the camera was turned by 90 degrees
     data = encoded(PIL.fromarray(COLOURS), exif=exif)
@@ -103,10 +103,10 @@ def test_a_header_that_promises_too_many_pixels_is_refused_before_they_are_decod
     assert reason(strip, DecodingConfig(shorter_side=200)) == TOO_LARGE
 
 
-def test_files_that_are_no_pictures_are_refused() -> None:
-    assert reason(b"\x89PNG") == NO_PICTURE
-    assert reason(b"<svg></svg>") == NO_PICTURE
-    assert reason(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n") == NO_PICTURE
+def test_files_that_are_no_images_are_refused() -> None:
+    assert reason(b"\x89PNG") == NO_IMAGE
+    assert reason(b"<svg></svg>") == NO_IMAGE
+    assert reason(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n") == NO_IMAGE
     assert reason(encoded(PIL.new("F", (2, 2)), "TIFF")) == BROKEN
     assert reason(png(20, 20)) == BROKEN
 
@@ -115,7 +115,7 @@ def test_files_that_are_no_pictures_are_refused() -> None:
 def test_a_file_that_is_cut_off_is_refused(kind: str) -> None:
     noise = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     data = encoded(PIL.fromarray(noise), kind)
-    assert reason(data[: len(data) // 2]) in (BROKEN, NO_PICTURE)
+    assert reason(data[: len(data) // 2]) in (BROKEN, NO_IMAGE)
 
 
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP"]), st.data())
@@ -126,9 +126,9 @@ def test_flipped_bytes_give_pixels_or_one_reason_and_nothing_else(kind: str, dat
         broken[position] = data.draw(st.integers(0, 255))
     try:
         found = str(decode(bytes(broken), DecodingConfig()).dtype)
-    except PictureError as error:
+    except ImageError as error:
         found = error.reason
-    assert found in ("uint8", BROKEN, NO_PICTURE, TOO_LARGE)
+    assert found in ("uint8", BROKEN, NO_IMAGE, TOO_LARGE)
 
 
 def test_files_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_files_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")  # opening it would wait for ever
     with (tmp_path / "large.png").open("wb") as file:
         file.truncate((1 << 27) + 1)
-    expected = {"empty.png": EMPTY, "pipe.png": NO_PICTURE, "large.png": TOO_LARGE, "none.png": NO_FILE}
+    expected = {"empty.png": EMPTY, "pipe.png": NO_IMAGE, "large.png": TOO_LARGE, "none.png": NO_FILE}
     for name, why in expected.items():
-        with pytest.raises(PictureError) as caught:
+        with pytest.raises(ImageError) as caught:
             read_file(tmp_path / name, DecodingConfig())
         assert caught.value.reason == why
 
@@ -150,22 +150,22 @@ def test_workers_give_what_this_process_gives_in_order(tmp_path: Path) -> None:
         name = os.fsdecode(b"\xff%d.jpg" % number)  # a name that is no text
         PIL.fromarray(COLOURS[: 1 + number % 5]).save(tmp_path / name, "PNG")  # and a wrong ending
         paths.append(tmp_path / name)
-    paths[7].write_bytes(b"no picture")
+    paths[7].write_bytes(b"no image")
     alone, together = ([one for _, one in decode_all(enumerate(paths), DecodingConfig(), many)] for many in (0, 2))  # type: ignore[arg-type]
     for one, other in zip(alone, together, strict=True):
-        if isinstance(one, PictureError):
-            assert isinstance(other, PictureError)
+        if isinstance(one, ImageError):
+            assert isinstance(other, ImageError)
             assert (one.reason, one.fact) == (other.reason, other.fact)
         else:
             np.testing.assert_array_equal(one, other)
-    assert [number for number, one in enumerate(together) if isinstance(one, PictureError)] == [7]
+    assert [number for number, one in enumerate(together) if isinstance(one, ImageError)] == [7]
 
 
 def test_without_pillow_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bertsmith.data.pictures import decoding
+    from bertsmith.data.images import decoding
 
     decoding.import_pillow.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
     with pytest.raises(RunError) as caught:
         decoding.import_pillow()
-    assert str(caught.value) == "pictures: Pillow is missing. Install it with: pip install 'bertsmith[images]'."
+    assert str(caught.value) == "images: Pillow is missing. Install it with: pip install 'bertsmith[images]'."

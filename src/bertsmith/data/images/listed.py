@@ -1,16 +1,16 @@
-"""Listed pictures: the paths and classes of picture files, by folders or by the rows of a table; nothing is decoded."""
+"""Listed images: the paths and classes of image files, by folders or by the rows of a table; nothing is decoded."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from bertsmith.data.images.bad_images import NO_FILE, OUTSIDE, UNLABELLED, BadImages
+from bertsmith.data.images.decoding import SUFFIXES
 from bertsmith.data.labelled.column_names import CLASS_COLUMNS, match_columns
 from bertsmith.data.labelled.sources import find_source
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.data.labelled.values import is_missing
-from bertsmith.data.pictures.bad_pictures import NO_FILE, OUTSIDE, UNLABELLED, BadPictures
-from bertsmith.data.pictures.decoding import SUFFIXES
 from bertsmith.errors import TextError
 
 PATH_COLUMNS = [
@@ -21,14 +21,14 @@ PATH_COLUMNS = [
     "filepath",
     "image_path",
     "image",
-    "picture",
+    "image",
     "img",
     "img_path",
 ]
 
 
 class Listed(NamedTuple):
-    """A picture file, its place for messages, and the name of its class."""
+    """An image file, its place for messages, and the name of its class."""
 
     path: Path
     location: str
@@ -36,7 +36,7 @@ class Listed(NamedTuple):
 
 
 def in_folders(folder: Path) -> Iterator[Listed]:
-    """The pictures of a folder with a folder for each class, sorted by class and name."""
+    """The images of a folder with a folder for each class, sorted by class and name."""
     for one in sorted(folder.iterdir()):
         if one.is_dir() and not one.name.startswith("."):
             for home, folders, names in os.walk(one):
@@ -48,9 +48,9 @@ def in_folders(folder: Path) -> Iterator[Listed]:
 
 
 def in_table(
-    path: Path, bad: BadPictures, *, columns: tuple[str | None, str | None] = (None, None), root: Path | None = None
+    path: Path, bad: BadImages, *, columns: tuple[str | None, str | None] = (None, None), root: Path | None = None
 ) -> Iterator[Listed]:
-    """The pictures that the rows of a table name, in a folder: that of the table unless another is given."""
+    """The images that the rows of a table name, in a folder: that of the table unless another is given."""
     folder = (root or path.parent).resolve()
     table = open_table(find_source(path), {*PATH_COLUMNS, *CLASS_COLUMNS})
     path_column, label_column = _columns(table, *columns)
@@ -60,11 +60,11 @@ def in_table(
             bad.drop(NO_FILE, location, "names no file")
         elif is_missing(label) or not isinstance(label, str | int | float):
             bad.drop(UNLABELLED, location, "has no label")
-        elif not (picture := _inside(folder, name)):
+        elif not (image := _inside(folder, name)):
             bad.drop(OUTSIDE, location, f"names a file outside of {folder}")
         else:
             whole = isinstance(label, float) and label.is_integer()  # pandas writes 1 as 1.0 in a column with gaps
-            yield Listed(picture, f"{location} ({name.strip()})", str(int(label) if whole else label).strip())
+            yield Listed(image, f"{location} ({name.strip()})", str(int(label) if whole else label).strip())
 
 
 def _inside(folder: Path, name: str) -> Path | None:
@@ -80,7 +80,7 @@ def _columns(table: Table, path: str | None, label: str | None) -> tuple[str, st
     """The columns of paths and of labels: those named, or by their usual names, or by what they hold."""
     paths = table.column(path) if path else next(iter(_guesses(table)), None)
     if paths is None:
-        raise TextError(table.name, "has no column of paths to pictures", "Name it")
+        raise TextError(table.name, "has no column of paths to images", "Name it")
     if label:
         return paths, table.column(label)
     others = [column for column in table.columns if column != paths]

@@ -1,0 +1,70 @@
+"""Augmentation: random changes of images in training, as tensors on their device; and normalisation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from bertsmith.data.images.colours import jitter
+from bertsmith.data.images.draws import Draws
+from bertsmith.data.images.geometry import crop
+from bertsmith.data.images.mixing import erase
+from bertsmith.data.images.rand_augment import MAX_STRENGTH, OPERATIONS, rand_augment
+from bertsmith.errors import RecipeError
+
+Images = UInt8[Tensor, "B C H W"]
+
+LIMITS = {
+    "padding": 1 << 12,
+    "operations": len(OPERATIONS),
+    "strength": MAX_STRENGTH,
+    "brightness": 1,
+    "contrast": 1,
+    "saturation": 1,
+    "erasing": 1,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentationConfig:
+    """The changes, in the order in which they are made; each default is none, but for crops and flips."""
+
+    size: tuple[int, int] | None = None  # height and width of the crop; as large as the images by default
+    padding: int = 4  # pixels on each side, by reflection, before the crop
+    flip: bool = True  # half of the images are mirrored, left to right
+    brightness: float = 0.0  # colour jitter: the largest change of each factor
+    contrast: float = 0.0
+    saturation: float = 0.0
+    operations: int = 0  # of RandAugment on each image
+    strength: float = 9.0  # of these operations, 0 to 30
+    erasing: float = 0.0  # the probability of random erasing
+
+    def __post_init__(self) -> None:
+        for name, most in LIMITS.items():
+            if not 0 <= getattr(self, name) <= most:
+                fact = f"{getattr(self, name)} is not between 0 and {most}"
+                raise RecipeError(f"augmentation.{name}", fact, "Choose another number")
+
+
+def augment(images: Images, draws: Draws, config: AugmentationConfig) -> UInt8[Tensor, "B C _ _"]:
+    """The images, changed at random: each is a function of itself, the seed, the epoch and its index alone."""
+    height, width = images.shape[2:]
+    images = crop(images, draws, config.size or (height, width), padding=config.padding, flip=config.flip)
+    by = {"brightness_by": config.brightness, "contrast_by": config.contrast, "saturation_by": config.saturation}
+    images = jitter(images, draws, **by)
+    images = rand_augment(images, draws, operations=config.operations, strength=config.strength)
+    return erase(images, draws, probability=config.erasing) if config.erasing else images
+
+
+def normalise(
+    images: UInt8[Tensor, "*B C H W"], mean: Sequence[float], deviation: Sequence[float]
+) -> Float[Tensor, "*B C H W"]:
+    """Images as numbers, of mean 0 and standard deviation 1 where those of their channels, from 0 to 1, are given."""
+    channels = images.shape[-3]
+    if not len(mean) == len(deviation) == channels or min(deviation) <= 0:
+        fact = f"{len(mean)} means and {len(deviation)} deviations for {channels} channels"
+        raise RecipeError("normalise", fact, "Give one of each, and deviations above 0")
+    middle, width = (torch.tensor(each, device=images.device)[:, None, None] for each in (mean, deviation))
+    return (images.float() / 255 - middle) / width

@@ -1,1 +1,0 @@
-"""Pictures: labelled ones from files of any kind, and augmented in tensors on the device."""

@@ -1,15 +1,12 @@
 """A model folder lists the hashes of its files, and is opened only if they match."""
 
-import hashlib
 import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from models.small import SMALL, refusal, state
-from pace import work
 
 from bertsmith import files
 from bertsmith.inference.load import load
@@ -120,14 +117,15 @@ def test_transformers_opens_a_folder_with_a_manifest(folder: Path) -> None:
     assert model.config.hidden_size == 8
 
 
-@pytest.mark.slow
-def test_checking_takes_hardly_longer_than_hashing_every_file_once(tmp_path: Path) -> None:
-    """Measured on 64 MB, in CPU seconds: 440 MB (BERT-base) in one, if the processor can hash as fast as that."""
-    content = torch.randint(0, 256, (64 << 20,), dtype=torch.uint8).numpy().tobytes()
-    files.write(tmp_path / "model.safetensors", content)
-    manifest.write(tmp_path)
-    hashing = work(lambda: hashlib.sha256(content).digest())
-    checking = work(lambda: manifest.verify(tmp_path))
-    assert checking < 1.25 * hashing + 0.02
-    promised = 64 / 440
-    assert checking < promised or hashing > 0.8 * promised  # without instructions for SHA-256
+def test_every_file_is_hashed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that checking 440 MB (BERT-base) costs what its SHA-256 costs."""
+    hashed, digest = list[str](), files.digest
+
+    def counted(path: Path) -> files.Digest:
+        hashed.append(path.relative_to(folder).as_posix())
+        return digest(path)
+
+    monkeypatch.setattr(files, "digest", counted)
+    manifest.verify(folder)
+    below = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert sorted(hashed) == sorted(below - {"MANIFEST.json"})

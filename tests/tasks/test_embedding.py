@@ -173,7 +173,7 @@ def test_pairs_are_learnt() -> None:
 def test_one_text_is_no_pair() -> None:
     with pytest.raises(TextError) as caught:
         embed().preprocess([example("cat", "dog"), example("river")], tokenizer(), LENGTH)
-    assert str(caught.value) == "pairs.tsv:3: has 1 texts of 2. Give every row as many."
+    assert str(caught.value) == "pairs.tsv:3: has no second text to compare with. Give every row two."
 
 
 def test_a_pair_without_a_score_is_refused_with_its_location() -> None:

@@ -3,7 +3,8 @@
 from bertsmith.serving import embedding_routes, huggingface, model_routes, openapi, page, schemas, text_routes
 from bertsmith.serving.exchange import HTML, Answer, Request, Route, as_json
 
-OPEN = (("GET", "/health"), ("GET", "/"))  # need no key: they say nothing of the models
+# These need no key, since they say nothing of the models.
+OPEN = (("GET", "/health"), ("GET", "/"), ("GET", "/openapi.json"))
 
 
 async def describe(request: Request, _: None) -> Answer:

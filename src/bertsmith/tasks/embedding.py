@@ -83,9 +83,7 @@ class SentenceEmbedding(Task):
         for number, example in enumerate(examples):
             named = example.texts * 2 if self.config.loss == "dropout" and len(example.texts) == 1 else example.texts
             if len(named) < count:
-                raise TextError(
-                    example.location, f"has {len(example.texts)} texts of {count}", "Give every row as many"
-                )
+                raise TextError(example.location, "has no second text to compare with", "Give every row two")
             rows = tuple(with_special_tokens(tokenizer, encoded[text][: max_length - 2]) for text in named[:count])
             cut = max(max(0, len(encoded[text]) - max_length + 2) for text in named[:count])
             items.append(Item(rows=rows, example=number, target=self._target(example), truncated=cut))

@@ -1,6 +1,7 @@
 """The terminal: text from files is shown literally; markup and control characters in it have no effect."""
 
 import json
+import os
 import re
 import sys
 import time
@@ -41,8 +42,9 @@ class Terminal(Console):
 
 
 def console(*, errors: bool = False) -> Terminal:
-    """A console for the standard output, or for the standard error."""
-    return Terminal(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=errors)
+    """A console for the standard output, or for the standard error. Of several processes only the first one prints."""
+    quiet = os.environ.get("RANK", "0") != "0"  # torchrun's number of this process
+    return Terminal(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=errors, quiet=quiet)
 
 
 class ProgressCounter:

@@ -1,6 +1,7 @@
 import threading
 import time
 import traceback
+from itertools import count
 
 import pytest
 import torch
@@ -14,17 +15,13 @@ def make(position):
     return LabelledBatch(tokens=Tokens.from_rows([[position, position + 1]]), labels=torch.tensor([position]))
 
 
-def after(position):
-    return position + 2
-
-
-def take(loader, count):
-    return [(position, batch.tokens.ids.tolist()) for position, batch in (next(loader) for _ in range(count))]
+def take(loader, number):
+    return [(position, batch.tokens.ids.tolist()) for position, batch in (next(loader) for _ in range(number))]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 5])
 def test_the_number_of_workers_does_not_change_the_batches(workers):
-    with Loader(make, after, 10, workers) as loader:
+    with Loader(make, count(10, 2), workers) as loader:
         assert take(loader, 20) == [(position, [position, position + 1]) for position in range(10, 50, 2)]
 
 
@@ -35,7 +32,7 @@ def test_batches_are_made_ahead_but_not_too_far():
         made.append(position)
         return make(position)
 
-    with Loader(noted, after, 0, workers=2, prefetch=3) as loader:
+    with Loader(noted, count(0, 2), workers=2, prefetch=3) as loader:
         next(loader)
         deadline = time.monotonic() + 5
         while len(made) < 3 and time.monotonic() < deadline:
@@ -52,7 +49,7 @@ def test_without_workers_nothing_is_made_ahead():
         return make(position)
 
     before = set(threading.enumerate())
-    next(Loader(noted, after, 0, workers=0))
+    next(Loader(noted, count(0, 2), workers=0))
     assert made == [0]
     assert set(threading.enumerate()) == before
 
@@ -65,7 +62,7 @@ def broken(position):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_surfaces_where_its_batch_is_asked_for_with_its_own_traceback(workers):
-    with Loader(broken, after, 0, workers) as loader:
+    with Loader(broken, count(0, 2), workers) as loader:
         assert len(take(loader, 2)) == 2
         with pytest.raises(ValueError, match="the third batch is broken") as caught:
             next(loader)
@@ -74,7 +71,7 @@ def test_an_error_surfaces_where_its_batch_is_asked_for_with_its_own_traceback(w
 
 def test_closing_stops_the_threads():
     before = set(threading.enumerate())
-    loader = Loader(make, after, 0, workers=3)
+    loader = Loader(make, count(0, 2), workers=3)
     next(loader)
     assert set(threading.enumerate()) > before
     start = time.monotonic()
@@ -87,7 +84,7 @@ def test_leaving_by_an_error_stops_the_threads_too():
     before = set(threading.enumerate())
 
     def interrupted():
-        with Loader(make, after, 0, workers=2) as loader:
+        with Loader(make, count(0, 2), workers=2) as loader:
             next(loader)
             raise KeyboardInterrupt
 
@@ -98,7 +95,7 @@ def test_leaving_by_an_error_stops_the_threads_too():
 
 @pytest.mark.gpu
 def test_pinned_batches_are_pinned_throughout():
-    with Loader(make, after, 0, workers=1, pin_memory=True) as loader:
+    with Loader(make, count(0, 2), workers=1, pin_memory=True) as loader:
         _, batch = next(loader)
     assert batch.labels.is_pinned()
     assert batch.tokens.ids.is_pinned()

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from bertsmith.nn.kernels.availability import kernels_unavailable
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.runs import autoconfig, build, summary
+from bertsmith.runs.micro_batches import divide
 from bertsmith.runs.overview import use_of
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
@@ -35,6 +37,7 @@ from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
 from bertsmith.train.forward import should_capture
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.processes import joined
 from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -75,27 +78,33 @@ def pretrain(
     `wall`: the wall-clock budget of the whole command, which replaces the recipe's own budget. `finish` completes the
     summary with what the trained model shows.
     """
-    with Lock(recipe.out):
-        settle(recipe, MAY_CHANGE)
+    device = hardware.select_device(recipe.train.device)
+    with joined(device) as processes, Lock(recipe.out) if processes.main else nullcontext():
+        recipe = divide(recipe, processes)
+        if processes.main:
+            settle(recipe, MAY_CHANGE)
+        processes.wait()
         tokenizer, train, valid = build.load_data(recipe)
-        device = hardware.select_device(recipe.train.device)
         objective = build.objective(recipe, tokenizer, train).to(device)
         *_, language_model = objective.exports.values()
         model = Model(language_model, tokenizer, str(recipe.out))
+        if objective.needs == "recurrent" and processes.size > 1:
+            fact = "carries its state from batch to batch, and trains in one process"
+            raise RecipeError("objective.kind", fact, "Start it without torchrun")
         began = time.monotonic()
-        examples = summary.untrained_examples(recipe, model, valid)
+        examples = summary.untrained_examples(recipe, model, valid) if processes.main else []
         counts = train.frequencies()
         if wall is not None:  # after training the same examples are predicted again
             wall = replace(wall, reserve=wall.reserve + 1.3 * (time.monotonic() - began))
         batches = build.validation_batches(recipe, objective, tokenizer, valid, device, train)
         validation = Validation(objective, batches, valid.bytes / valid.tokens, _evaluation_seconds(recipe, wall))
         precision = hardware.select_precision(recipe.train.precision, device)
-        graphs = should_capture(objective, recipe.train, precision, device)
+        graphs = processes.size == 1 and should_capture(objective, recipe.train, precision, device)
         hidden = objective.hidden_matrices()
         optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=hidden, capturable=graphs)
-        with Display("training") as display:
+        with Display("training", silent=not processes.main) as display:
             trainer = Trainer(
-                Step(objective, optimizer, recipe.train, precision),
+                Step(objective, optimizer, recipe.train, precision, processes),
                 build.feed(recipe, objective, tokenizer, train),
                 recipe.schedule,
                 recipe.train,
@@ -115,6 +124,8 @@ def pretrain(
                 figures = trainer.state.metrics
                 if figures["step"] < trainer.state.step:
                     display.say(f"the weights of step {figures['step']} are kept: their validation loss is the lowest")
+        if not processes.main:
+            return figures
         run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
         run = run if finish is None else finish(run, model)
         for name, part in objective.exports.items():

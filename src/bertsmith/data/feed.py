@@ -1,6 +1,6 @@
 """A feed: the trainer's view of the data, batches by position."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -49,6 +49,20 @@ class Feed:
         if self.verification is not None:
             self.verification.wait()
 
-    def loader(self, position: int, *, pin_memory: bool) -> Loader:
-        """A loader of the batches from this position on."""
-        return Loader(self, self.source.next_position, position, self.workers, pin_memory=pin_memory)
+    def loader(self, position: int, *, pin_memory: bool, update: int = 1, part: range | None = None) -> Loader:
+        """A loader of the batches from this position on: all, or of every `update` of so many batches a `part`."""
+        positions = self._positions(position, update, range(update) if part is None else part)
+        return Loader(self, positions, self.workers, pin_memory=pin_memory)
+
+    def after(self, position: int, update: int) -> int:
+        """The position after an update of so many batches."""
+        for _ in range(update):
+            position = self.next_position(position)
+        return position
+
+    def _positions(self, position: int, update: int, part: range) -> Iterator[int]:
+        while True:
+            for index in range(update):
+                if index in part:
+                    yield position
+                position = self.next_position(position)

@@ -1,7 +1,7 @@
 """The loader: batches made ahead of time by threads, and returned in order."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
@@ -11,7 +11,7 @@ from bertsmith.data.batch import Batch
 
 
 class Loader:
-    """An endless iterator of (position, batch), starting at a position.
+    """An iterator of (position, batch), for as many positions as are wanted.
 
     Each batch is a pure function of its position, so that the number of workers changes only the speed. Threads
     suffice, since numpy releases the interpreter's lock. An error in a thread is raised by `next` for its batch.
@@ -20,13 +20,12 @@ class Loader:
     def __init__(
         self,
         make_batch: Callable[[int], Batch],
-        next_position: Callable[[int], int],
-        position: int,
+        positions: Iterator[int],
         workers: int,
         prefetch: int = 4,
         pin_memory: bool = False,
     ) -> None:
-        self._make_batch, self._next_position, self._position = make_batch, next_position, position
+        self._make_batch, self._positions = make_batch, positions
         self._pin_memory = pin_memory
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="loader") if workers else None
         self._prefetch = max(prefetch, workers)
@@ -37,10 +36,10 @@ class Loader:
 
     def __next__(self) -> tuple[int, Batch]:
         if self._pool is None:
-            position = self._advance()
+            position = next(self._positions)
             return position, self._prepare(position)
         while len(self._pending) < self._prefetch:
-            position = self._advance()
+            position = next(self._positions)
             self._pending.append((position, self._pool.submit(self._prepare, position)))
         position, future = self._pending.popleft()
         return position, future.result()
@@ -58,10 +57,6 @@ class Loader:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _advance(self) -> int:
-        position, self._position = self._position, self._next_position(self._position)
-        return position
 
     def _prepare(self, position: int) -> Batch:
         batch = self._make_batch(position)

@@ -53,10 +53,11 @@ class Display:
         terminal: bool | None = None,  # by default, whether the stream is one
         stream: Any = None,  # a text stream; by default, the standard output
         interval: float = 10.0,  # seconds between two plain lines
+        silent: bool = False,  # show nothing: another process of the run shows it
     ) -> None:
         stream = sys.stdout if stream is None else stream
         terminal = _is_terminal(stream) if terminal is None else terminal
-        self._view: _View | None = _Bar(title, stream) if terminal else _Lines(title, stream)
+        self._view: _View | None = None if silent else _Bar(title, stream) if terminal else _Lines(title, stream)
         self._interval = 0.1 if terminal else interval
         self._latest: Progress | None = None
         self._shown: Progress | None = None

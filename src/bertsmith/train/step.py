@@ -20,7 +20,9 @@ from bertsmith.random_bits import mix
 from bertsmith.train.average import WeightAverage
 from bertsmith.train.cuda_graphs import CudaGraphs
 from bertsmith.train.forward import ForwardPass
+from bertsmith.train.gradient_sum import GradientSum
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.processes import ALONE, Processes
 from bertsmith.train.train_config import TrainConfig
 
 
@@ -37,34 +39,44 @@ class StepResult:
 class Step:
     """Forward, backward and optimizer step: plain, compiled, or replayed from CUDA graphs if the optimizer allows it.
 
-    Losses are sums over targets, divided once by the counts of all micro-batches. This is where data parallelism
-    belongs: add up the counts of all processes before the first `backward`, and gradients and losses after the last.
+    Losses are sums over targets, divided once by the counts of all micro-batches. Several processes compute some of the
+    micro-batches each (data parallelism): counts are added up before the first `backward`, gradients and losses after
+    the last, and every process makes the same update.
     """
 
-    def __init__(self, objective: Objective, optimizer: Optimizer, config: TrainConfig, precision: torch.dtype) -> None:
-        self.objective, self.optimizer, self.seed = objective, optimizer, config.seed
+    def __init__(
+        self,
+        objective: Objective,
+        optimizer: Optimizer,
+        config: TrainConfig,
+        precision: torch.dtype,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.objective, self.optimizer, self.seed, self.processes = objective, optimizer, config.seed, processes
+        self.part = processes.part(config.gradient_accumulation)  # its micro-batches of each update
         self.device = next(objective.parameters()).device
         self.forward = ForwardPass(objective, config, precision)
         self.average = WeightAverage(objective, config.average, config.average_decay)
-        captures = optimizer.capturable and self.device.type == "cuda"
+        self.gradient = GradientSum(optimizer.parameters, processes, in_order=config.deterministic)
+        captures = optimizer.capturable and self.device.type == "cuda" and processes.size == 1
         self.graphs = CudaGraphs(self._captured_step, self.device) if captures else None
         self.loss_weights: dict[str, float] = {}  # of the newest forward pass
 
     def __call__(self, batches: Sequence[Batch], step: int, rate_factor: float) -> StepResult:
-        """Update the weights by these micro-batches, at this factor of the peak learning rate."""
-        counts: Counter[str] = Counter()
+        """Update the weights by the micro-batches of this process, at this factor of the peak learning rate."""
+        own: Counter[str] = Counter()
         for batch in batches:
-            counts.update(batch.counts)
+            own.update(batch.counts)
+        counts = {name: round(count) for name, count in self.processes.sum_numbers(own).items()}
         self.optimizer.set_learning_rate(rate_factor)
         if self.graphs is not None and len(batches) == 1:
             self._seed_dropout(step, 0)
             values = self.graphs(batches[0])
         else:
-            losses = []
-            for index, batch in enumerate(batches):
+            for index, batch in zip(self.part, batches, strict=True):
                 self._seed_dropout(step, index)
-                losses.append(self.backward(self._terms(batch), counts))
-            values = self._optimizer_step(torch.stack(losses).sum(0))
+                self.gradient.add(self.backward(self._terms(batch), counts))
+            values = self._optimizer_step(self.gradient.finish())
         return StepResult(values, self.loss_weights, self.optimizer.config.learning_rate * rate_factor, counts)
 
     def backward(self, terms: Mapping[str, Term], counts: Mapping[str, Any]) -> Tensor:

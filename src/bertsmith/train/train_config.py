@@ -13,7 +13,9 @@ class TrainConfig:
     steps: int | None = None  # number of optimizer updates
     epochs: float | None = None  # passes over the data
     budget: str | None = None  # wall-clock time, as in "10m"
-    gradient_accumulation: int = 1  # micro-batches per update
+    gradient_accumulation: int = 1  # micro-batches per update, of all processes together
+    # Gradients are added up in a fixed order: the same bits whether 1, 2 or 4 processes share an update's micro-batches
+    deterministic: bool = False
     seed: int = 0  # random seed of initial weights, data order, masking and dropout
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if there is one
     # bfloat16: mixed precision, with float32 between layers; pure: bfloat16 between layers, too, at half the memory
@@ -39,6 +41,9 @@ class TrainConfig:
             raise ValueError(f"the length of a run is {given[0]}. Give more than 0")
         if self.gradient_accumulation < 1 or self.keep_checkpoints < 1:
             raise ValueError("gradient_accumulation and keep_checkpoints are at least 1")
+        if self.deterministic and self.gradient_accumulation & (self.gradient_accumulation - 1):
+            fact = f"deterministic sums are in pairs, and gradient_accumulation is {self.gradient_accumulation}"
+            raise ValueError(f"{fact}. Give a power of two")
         if not 0 <= self.average <= 1:
             raise ValueError(f"average is {self.average}. Give a share of the run, from 0 to 1, usually 0 or 0.2")
         if not 0 <= self.average_decay <= 1:

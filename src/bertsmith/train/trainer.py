@@ -2,14 +2,17 @@
 
 What an update does is the `step`'s. The loop gives it batches and a learning rate, ends by steps, epochs or time, or
 early by patience (early stopping), and writes checkpoints from which a killed run resumes exactly.
+
+Of several processes the main one alone keeps the time, evaluates, logs and saves; the others follow its decisions.
 """
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from torch import Tensor
 
@@ -56,6 +59,7 @@ class Trainer:
     ) -> None:
         self.train_step, self.feed, self.schedule, self.config = train_step, feed, schedule, config
         self.objective, self.device = train_step.objective, train_step.device
+        self.processes = train_step.processes
         self.compute_metrics, self.keep_best, self.evaluate_untrained = compute_metrics, keep_best, evaluate_untrained
         self.validation = compute_metrics if isinstance(compute_metrics, Validation) else None
         self.folder, self.display, self.metric_name = folder, display, metric_name
@@ -71,22 +75,23 @@ class Trainer:
         if self.device.type == "cpu":
             keep_freed_memory()
         self._resume()
-        pinned = self.device.type == "cuda"
-        with self.signals, self.feed.loader(self.state.position, pin_memory=pinned) as loader:
+        update, part = self.config.gradient_accumulation, self.train_step.part
+        loader = self.feed.loader(self.state.position, pin_memory=self.device.type == "cuda", update=update, part=part)
+        with self.signals, loader:
             self._begin()
             progress = self._progress()
             while (progress < 1 or self.state.step == 0) and not self._should_stop():  # at least one, however late
                 began = time.monotonic()
-                batches = [next(loader) for _ in range(self.config.gradient_accumulation)]
-                self.update([batch for _, batch in batches], learning_rate_factor(progress, self.schedule))
-                self.state.position = self.feed.next_position(batches[-1][0])
+                batches = [batch for _, batch in (next(loader) for _ in part)]
+                self.update(batches, learning_rate_factor(progress, self.schedule))
+                self.state.position = self.feed.after(self.state.position, update)
                 self.overhead.last_step = time.monotonic() - began
                 before, progress = progress, self._progress()
                 self.train_step.average.update(progress)
                 self._read_step_metrics(progress)
                 if crossed_mark(before, progress, self.config.evaluations) and self._may_evaluate(progress):
                     self.evaluate()
-                if self.signals.received:
+                if self._is_signalled():
                     self._save_and_stop()
                 if crossed_mark(before, progress, self.config.checkpoints) and self.overhead.may_save(progress):
                     self.save()
@@ -100,12 +105,13 @@ class Trainer:
         return self.state.metrics
 
     def _begin(self) -> None:
-        """Evaluate before the first update, compile, and start the clock."""
+        """Start from the main process's weights; evaluate before the first update, compile, and start the clock."""
+        self.processes.share(list(self.objective.state_dict().values()))
         if (self.state.step == 0 and self.keep_best != "highest") or self.state.evaluation_due:
             self.evaluate()
         if self.state.step == 0 and self.evaluate_untrained:
             metrics = self._compute_metrics()
-            self.log.write({"kind": "untrained", "step": 0, **metrics})
+            self._log({"kind": "untrained", "step": 0, **metrics})
             self.display.say(f"before training: {self._format_metrics(metrics)}")
         self.objective.train()
         if self.train_step.forward.compiles:
@@ -120,7 +126,8 @@ class Trainer:
         result = self.train_step(batches, self.state.step, rate_factor)
         self.state.step += 1
         self.state.tokens += result.counts["tokens"]
-        self.step_metrics.add(self.state, result)
+        if self.processes.main:
+            self.step_metrics.add(self.state, result)
 
     def evaluate(self) -> None:
         """Evaluate on the validation data, log the metrics, and keep the weights if they are the best."""
@@ -128,7 +135,7 @@ class Trainer:
         began = time.monotonic()
         metrics = self._compute_metrics()
         self.state.metrics = {"step": self.state.step, **metrics}
-        self.log.write({"kind": "validation", **self.state.metrics})
+        self._log({"kind": "validation", **self.state.metrics})
         self.display.show_validation(f"step {self.state.step}: validation {self._format_metrics(metrics)}")
         if self.keep_best:
             self._keep_best(next(iter(metrics)))
@@ -140,6 +147,8 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint: weights, optimizer state, position in the data, clock and metrics."""
+        if not self.processes.main:
+            return
         self.feed.verify()
         self._read_step_metrics(0.0, force=True)
         began = time.monotonic()
@@ -161,7 +170,7 @@ class Trainer:
                 "budget": wall.budget,
                 "total_seconds": round(self.clock.total_seconds, 3),
                 "evaluation_seconds": round(self.overhead.last_evaluation, 3),
-                "finished": self._progress() >= 1,
+                "finished": self._own_progress() >= 1,
             }
         state = replace(
             self.state,
@@ -190,26 +199,35 @@ class Trainer:
     def _resume(self) -> None:
         """Go on from the newest checkpoint, if there is one, with the log up to it."""
         found = checkpoint.load_newest(self.folder / "checkpoints")
-        if found is None:
-            self.log.rewind(-1)
-            return
-        saved, broken = found
+        saved, broken = found or (None, [])
         for line in broken:
             self.display.say(line)
-        self._restore(saved)
-        if damage := self.log.rewind(self.state.step, every_step=True):
+        if saved is not None:
+            self._restore(saved)
+        if self.processes.main and (damage := self._rewind(resumed=saved is not None)):
             self.display.say(damage)
-        self.display.say(f"resuming from step {self.state.step}")
+        if saved is not None:
+            self.display.say(f"resuming from step {self.state.step}")
+
+    def _rewind(self, *, resumed: bool) -> str:
+        """Begin the log, or go on with it at this step. Returns a line about damage, if there is any."""
+        return self.log.rewind(self.state.step, every_step=True) if resumed else self.log.rewind(-1)
+
+    def _log(self, record: dict[str, Any]) -> None:
+        """Log a record, in the main process."""
+        if self.processes.main:
+            self.log.write(record)
 
     def _compute_metrics(self) -> dict[str, float]:
         """The metrics of the current weights, or of their average once it has begun. A signal stops it at once."""
-        try:
-            with self.train_step.evaluating(), self.signals.stop_at_once():
+        metrics: dict[str, float] | None = None
+        if self.processes.main:
+            with suppress(Interrupted), self.train_step.evaluating(), self.signals.stop_at_once():
                 metrics = self.compute_metrics()
-        except Interrupted:
-            self.state.evaluation_due = True
+        metrics = self.processes.from_main(metrics)
+        self.state.evaluation_due = metrics is None
+        if metrics is None:
             self._save_and_stop(" during an evaluation")
-        self.state.evaluation_due = False
         return metrics
 
     def _format_metrics(self, metrics: dict[str, float]) -> str:
@@ -225,7 +243,7 @@ class Trainer:
 
     def _may_evaluate(self, progress: float) -> bool:
         """Whether an evaluation is within its share of the time. A score that chooses weights is always measured."""
-        return self.keep_best == "highest" or self.overhead.may_evaluate(progress)
+        return self.keep_best == "highest" or self.processes.from_main(self.overhead.may_evaluate(progress))
 
     def _keep_best(self, headline: str) -> None:
         before = self.state.best_metrics.get(headline, math.nan)
@@ -241,15 +259,24 @@ class Trainer:
         """Early stopping: whether the patience is exhausted."""
         return self.config.patience is not None and self.state.evaluations_since_best >= self.config.patience
 
+    def _is_signalled(self) -> bool:
+        """Whether any process got a signal to stop."""
+        return self.processes.sum_numbers({"signals": bool(self.signals.received)})["signals"] > 0
+
     def _progress(self) -> float:
-        """The fraction of the run that is done."""
+        """The fraction of the run that is done, by the main process's clock."""
+        own = self._own_progress() if self.processes.main else 0.0
+        return self.processes.sum_numbers({"progress": own})["progress"]
+
+    def _own_progress(self) -> float:
+        """The same by this process's clock."""
         if self.clock.wall is not None:
             self.clock.reserve = self.clock.wall.reserve + self.overhead.final_seconds(self.state.step)
         return self.clock.progress(self.state.step, self.feed.epoch(self.state.position))
 
     def _read_step_metrics(self, fraction: float, *, force: bool = False) -> None:
         """Log and show the metrics of the last steps, now and then."""
-        if not self.step_metrics.is_due(force=force):
+        if not self.processes.main or not self.step_metrics.is_due(force=force):
             return
         progress = self.step_metrics.read(self.state, self.clock, fraction)
         if not force:

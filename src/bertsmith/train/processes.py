@@ -1,0 +1,180 @@
+"""The processes of a run: one for each GPU, as torchrun starts them; or a single one.
+
+An update has a number of micro-batches, which the processes divide among themselves, so that what is learnt does not
+depend on how many they are. Small facts, such as the progress or a signal, are agreed on through the host by gloo.
+"""
+
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from bertsmith.errors import RecipeError, RunError
+
+SILENCE = timedelta(hours=1)  # how long a process waits for another, as during an evaluation
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # what torchrun sets
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those of the run. The first one, the main process, writes all files."""
+
+    rank: int = 0
+    size: int = 1
+    pairs: tuple[Any, ...] = field(default=(), repr=False)  # groups of two, in which sums have a fixed order
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the first process, which logs, evaluates and writes."""
+        return self.rank == 0
+
+    def part(self, micro_batches: int) -> range:
+        """The micro-batches of an update that this process computes: neighbours, as many as every other if possible."""
+        first, last = (micro_batches * rank // self.size for rank in (self.rank, self.rank + 1))
+        return range(first, last)
+
+    def sum_numbers(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """The sum over all processes of numbers that each of them has under the same names."""
+        if self.size == 1:
+            return dict(numbers)
+        names = sorted(numbers)
+        total = torch.tensor([numbers[name] for name in names], dtype=torch.float64)
+        with self._explained():
+            dist.all_reduce(total)
+        return dict(zip(names, total.tolist(), strict=True))
+
+    def sum_tensors(self, tensors: Sequence[Tensor]) -> None:
+        """Add up tensors over all processes, in place: those of one kind as one."""
+        if self.size == 1:
+            return
+        with self._explained():
+            for together in _alike(tensors):
+                flat = _flat(together)
+                dist.all_reduce(flat)
+                _unflatten(flat, together)
+
+    def sum_tensors_in_order(self, tensors: Sequence[Tensor]) -> None:
+        """The same, in the order of a binary tree: the same bits as where one process adds up in that order.
+
+        Processes add in pairs, then pairs of pairs: a sum of two numbers does not depend on who begins.
+        """
+        with self._explained():
+            for group in self.pairs:
+                for together in _alike(tensors):
+                    flat = _flat(together)
+                    dist.all_reduce(flat, group=group)
+                    _unflatten(flat, together)
+
+    def from_main(self, value: Any) -> Any:
+        """The main process's value, which is made of plain numbers and strings."""
+        if self.size == 1:
+            return value
+        values = [value]
+        with self._explained():
+            dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
+        return values[0]
+
+    def share(self, tensors: Sequence[Tensor]) -> None:
+        """Give all processes the main one's tensors."""
+        if self.size == 1:
+            return
+        with self._explained():
+            for tensor in tensors:
+                dist.broadcast(tensor, src=0)
+
+    def wait(self) -> None:
+        """Return when all processes are here."""
+        self.from_main(None)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """One line for a process that cannot reach another one, which has ended."""
+        try:
+            yield
+        except RuntimeError as error:
+            if isinstance(error, torch.cuda.OutOfMemoryError):
+                raise
+            here = f"process {self.rank} of {self.size} on {socket.gethostname()}"
+            fact = "lost another process of the run, which ended or cannot be reached"
+            raise RunError(here, fact, "Its own message says why; the same command resumes the run") from error
+
+
+ALONE = Processes()
+
+
+def is_main() -> bool:
+    """Whether this is the main process of a run, by torchrun's variables: the only one that prints and writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def size() -> int:
+    """The number of processes that torchrun has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def refuse_many(command: str) -> None:
+    """Refuse several processes for a command that works in one."""
+    if size() > 1:
+        raise RecipeError(command, f"works in one process, and here are {size()}", "Start it without torchrun")
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """The processes that torchrun has started, connected with each other; a single one without it."""
+    if size() == 1:
+        yield ALONE
+        return
+    backend = "gloo"
+    if device.type == "cuda":
+        local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        torch.cuda.set_device(local % gpus)
+        if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= gpus:  # NCCL wants a GPU for each process
+            backend = "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, timeout=SILENCE)
+    try:
+        yield connected(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+def connected(rank: int, size: int) -> Processes:
+    """The processes of the group that is joined."""
+    return Processes(rank, size, tuple(_pairs(rank, size)))
+
+
+def _pairs(rank: int, size: int) -> Iterator[Any]:
+    """For each level of a binary tree over the processes, the group of this one with its partner."""
+    if size & (size - 1):
+        return
+    distance = 1
+    while distance < size:
+        for first in range(size):
+            if not first & distance:
+                group = dist.new_group([first, first | distance])  # every process takes part in making every group
+                if rank in (first, first | distance):
+                    yield group
+        distance *= 2
+
+
+def _alike(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Tensors of the same type together."""
+    kinds: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors:
+        kinds.setdefault(tensor.dtype, []).append(tensor)
+    return list(kinds.values())
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def _unflatten(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    torch._foreach_copy_(list(tensors), [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)])

@@ -4,6 +4,7 @@ Heavy imports (torch, numpy) are inside the verbs, so that `bertsmith --help` an
 """
 
 import errno
+import os
 import signal
 import sys
 import threading
@@ -13,15 +14,18 @@ from typing import Any, NoReturn
 
 from bertsmith.cli import finetuning, inference, inspection, pretraining, serving, word_vectors
 from bertsmith.cli.application import PANELS, app
-from bertsmith.errors import BertsmithError, RunError
+from bertsmith.errors import BertsmithError, RecipeError, RunError
 
 __all__ = ["PANELS", "app", "finetuning", "inference", "inspection", "main", "pretraining", "serving", "word_vectors"]
+
+SHARED = ("pretrain", "finetune")  # verbs that several processes may work on
 
 
 def main() -> None:
     """Run the command line. Wrong input and exhausted resources are reported in one line, without a traceback."""
     try:
         with _stopped_by_signals():
+            _check_processes(sys.argv[1:])
             app()
     except Stopped as stopped:
         remedy = "The same command goes on from what it has saved, or begins again"
@@ -40,6 +44,13 @@ def main() -> None:
             raise
         print(f"bertsmith: {line}", file=sys.stderr)
         sys.exit(1)
+
+
+def _check_processes(arguments: list[str]) -> None:
+    """Refuse several processes, which torchrun starts, for a verb that works in one."""
+    count, verb = os.environ.get("WORLD_SIZE", "1"), next(iter(arguments), "bertsmith")
+    if count != "1" and verb not in SHARED:
+        raise RecipeError(verb, f"works in one process, and here are {count}", "Start it without torchrun")
 
 
 class Stopped(BaseException):

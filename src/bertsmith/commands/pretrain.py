@@ -125,6 +125,7 @@ def pretrain(
                 if figures["step"] < trainer.state.step:
                     display.say(f"the weights of step {figures['step']} are kept: their validation loss is the lowest")
         if not processes.main:
+            processes.wait()  # until the files are there
             return figures
         run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
         run = run if finish is None else finish(run, model)
@@ -135,6 +136,7 @@ def pretrain(
         paths["report"] = str(recipe.out / "report.html")
         CONSOLE.print(_facts_table({**run.figures, **paths}))
         _show(run)
+        processes.wait()
     return figures
 
 

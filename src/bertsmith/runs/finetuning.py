@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from bertsmith.recipe import FineTune, check_kind, settle
 from bertsmith.runs import task_data
 from bertsmith.runs.finetuning_export import export
 from bertsmith.runs.finetuning_result import RESULT, best_run, build_result, is_better
+from bertsmith.runs.micro_batches import divide
 from bertsmith.runs.task_data import EncodedData, TaskData
 from bertsmith.tasks import TASKS, adapt, adapter
 from bertsmith.tasks.base import Bucket, Task
@@ -39,6 +41,7 @@ from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -53,44 +56,56 @@ CUDA_EVALUATION_TOKENS, CPU_EVALUATION_TOKENS = 131_072, 8_192
 
 def finetune(recipe: FineTune) -> dict[str, Any]:
     """Fine-tune once per seed. Writes the model of the best seed, result.json and a report."""
-    with Lock(recipe.out):
+    device = hardware.select_device(recipe.train.device)
+    with joined(device) as processes, Lock(recipe.out) if processes.main else nullcontext():
         check_kind(recipe)
+        recipe = divide(recipe, processes)
         if recipe.model is not None:
             folder = folders.model_folder(recipe.model)
             base, tokenizer = folders.read(folder), Tokenizer.load(folder).for_tasks()
             data = task_data.read(recipe)
         else:
             data = task_data.read(recipe)
-            base, tokenizer = _from_scratch(recipe, data)
+            base, tokenizer = _from_scratch(recipe, data, processes)
         for line in task_data.summary_lines(data):
             CONSOLE.print(line)
         encoded = task_data.encode(recipe, base.config, tokenizer, data)
         for line in _truncation_lines(recipe, encoded):
             CONSOLE.print(line)
-        settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
+        if processes.main:
+            settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
+        processes.wait()
         runs: list[dict[str, Any]] = []
         for number in range(recipe.seeds):
             train = replace(recipe.train, seed=recipe.train.seed + number)
             seeded = replace(recipe, out=recipe.out / f"seed-{number}", train=train)
             path = seeded.out / RESULT
-            if not path.exists():
-                task, metrics, findings = run_seed(seeded, base, tokenizer, data, encoded)
+            if not processes.from_main(path.exists()):
+                task, metrics, findings = run_seed(seeded, base, tokenizer, data, encoded, processes)
+                if not processes.main:
+                    continue
                 headline = next(iter(metrics))
                 if all(is_better(metrics[headline], other["metrics"][headline]) for other in runs):
                     export(recipe, task, tokenizer, data, findings["details"])
                 files.write_json(path, {"seed": train.seed, "headline": headline, "metrics": metrics, **findings})
                 shutil.rmtree(seeded.out / "checkpoints", ignore_errors=True)
-            runs.append(files.read_json(path))
-        result = build_result(recipe, data, encoded, runs)
-        files.write_json(recipe.out / RESULT, result)
-        curves = log.read(recipe.out / f"seed-{best_run(runs)}" / log.NAME)
-        evaluation.write(recipe.out, _title(recipe), result, curves)
-        if (recipe.out / "model").is_dir():
-            network = recipe.network.kind if recipe.network else None
-            files.write_atomic(
-                recipe.out / "model" / "README.md", finetuned_card(recipe.task.kind, result, network).encode()
-            )
-    return result
+            runs += [files.read_json(path)] if processes.main else []
+        if processes.main:
+            _write_result(recipe, build_result(recipe, data, encoded, runs), best_run(runs))
+        processes.wait()
+    return files.read_json(recipe.out / RESULT)
+
+
+def _write_result(recipe: FineTune, result: dict[str, Any], best: int) -> None:
+    """Write result.json, the report, and the card of the best seed's model."""
+    files.write_json(recipe.out / RESULT, result)
+    curves = log.read(recipe.out / f"seed-{best}" / log.NAME)
+    evaluation.write(recipe.out, _title(recipe), result, curves)
+    if (recipe.out / "model").is_dir():
+        network = recipe.network.kind if recipe.network else None
+        files.write_atomic(
+            recipe.out / "model" / "README.md", finetuned_card(recipe.task.kind, result, network).encode()
+        )
 
 
 def _truncation_lines(recipe: FineTune, encoded: EncodedData) -> Iterator[str]:
@@ -104,10 +119,12 @@ def _truncation_lines(recipe: FineTune, encoded: EncodedData) -> Iterator[str]:
             yield f"{truncated:,} of {len(items):,} {name} texts are longer than {limit} and are truncated"
 
 
-def _from_scratch(recipe: FineTune, data: TaskData) -> tuple[ModelFolder, Tokenizer]:
+def _from_scratch(recipe: FineTune, data: TaskData, processes: Processes) -> tuple[ModelFolder, Tokenizer]:
     """A network without weights, and a tokenizer that is trained on the sources and targets of the examples."""
     assert recipe.network is not None
     folder = recipe.out / "tokenizer"
+    if not processes.main:
+        processes.wait()
     if isinstance(recipe.tokenizer, Path):
         tokenizer = Tokenizer.load(recipe.tokenizer)
     elif folder.is_dir() and (recipe.out / "recipe.toml").exists():  # without a recipe, an earlier start was refused
@@ -117,6 +134,8 @@ def _from_scratch(recipe: FineTune, data: TaskData) -> tuple[ModelFolder, Tokeni
         texts = (text for one in examples for text in (*one.texts, str(one.label)))
         tokenizer = train_tokenizer(texts, recipe.tokenizer or DEFAULT_TOKENIZER)
         tokenizer.save(folder)
+    if processes.main:
+        processes.wait()
     shape = replace(recipe.network.settings, vocabulary=tokenizer.vocabulary)
     CONSOLE.print(
         f"{recipe.network.kind} from scratch: {shape.parameter_count:,} parameters, {tokenizer.vocabulary:,} tokens"
@@ -125,7 +144,12 @@ def _from_scratch(recipe: FineTune, data: TaskData) -> tuple[ModelFolder, Tokeni
 
 
 def run_seed(
-    recipe: FineTune, base: ModelFolder, tokenizer: Tokenizer, data: TaskData, encoded: EncodedData
+    recipe: FineTune,
+    base: ModelFolder,
+    tokenizer: Tokenizer,
+    data: TaskData,
+    encoded: EncodedData,
+    processes: Processes = ALONE,
 ) -> tuple[Task, dict[str, float], dict[str, Any]]:
     """Train with one seed and evaluate on the dev set: the task, its metrics, and the details for the report."""
     device = hardware.select_device(recipe.train.device)
@@ -133,10 +157,10 @@ def run_seed(
     batch_tokens = CUDA_EVALUATION_TOKENS if device.type == "cuda" else CPU_EVALUATION_TOKENS
     evaluator = DevEvaluator(task, data.dev.examples, encoded.dev, device, batch_tokens, Prior.of(data.train.examples))
     began = time.monotonic()
-    with Display(f"{recipe.task.kind}, seed {recipe.train.seed}:") as display:
+    with Display(f"{recipe.task.kind}, seed {recipe.train.seed}:", silent=not processes.main) as display:
         evaluator.progress = display.show_evaluation
         trainer = Trainer(
-            Step(task, optimizer, recipe.train, hardware.select_precision(recipe.train.precision, device)),
+            Step(task, optimizer, recipe.train, hardware.select_precision(recipe.train.precision, device), processes),
             feed,
             recipe.schedule,
             recipe.train,
@@ -154,6 +178,8 @@ def run_seed(
         if recipe.keep == "best":
             trainer.load_best()
             metrics = trainer.state.metrics
+        if not processes.main:
+            return task, metrics, {}
         findings = {"details": evaluator.findings(metrics), "untrained": _untrained_metrics(recipe.out)}
     if isinstance(task, SequenceClassification):
         task.fold_standardisation()

@@ -50,12 +50,13 @@ def _smaller(recipe: R, processes: int) -> R:
     name, count = _size_name(recipe), recipe.train.gradient_accumulation
     parts = math.lcm(count, processes) // count
     size = getattr(recipe.data, name)
-    least = recipe.data.max_length if name == "batch_tokens" else 1
-    if size % parts or size // parts < least:
-        fact = f"an update of {count} x {size:,} cannot be divided among {processes} processes"
-        remedy = f"Set train.gradient_accumulation to a multiple of {processes}"
-        raise RecipeError(f"data.{name}", fact, remedy)
-    return _with(recipe, count * parts, size // parts)
+    try:
+        if size % parts == 0:
+            return _with(recipe, count * parts, size // parts)
+    except ValueError:  # too small a batch
+        pass
+    fact = f"an update of {count} x {size:,} cannot be divided among {processes} processes"
+    raise RecipeError(f"data.{name}", fact, f"Set train.gradient_accumulation to a multiple of {processes}")
 
 
 def _size_name(recipe: Recipe | FineTune) -> str:

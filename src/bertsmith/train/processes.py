@@ -16,10 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bertsmith.errors import RecipeError, RunError
+from bertsmith.errors import RunError
 
 SILENCE = timedelta(hours=1)  # how long a process waits for another, as during an evaluation
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # what torchrun sets
 
 
 @dataclass(frozen=True)
@@ -109,26 +108,10 @@ class Processes:
 ALONE = Processes()
 
 
-def is_main() -> bool:
-    """Whether this is the main process of a run, by torchrun's variables: the only one that prints and writes."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def size() -> int:
-    """The number of processes that torchrun has started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def refuse_many(command: str) -> None:
-    """Refuse several processes for a command that works in one."""
-    if size() > 1:
-        raise RecipeError(command, f"works in one process, and here are {size()}", "Start it without torchrun")
-
-
 @contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
     """The processes that torchrun has started, connected with each other; a single one without it."""
-    if size() == 1:
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         yield ALONE
         return
     backend = "gloo"

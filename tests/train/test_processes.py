@@ -1,0 +1,272 @@
+"""Several processes train as one: the same bits in deterministic runs, from any number of them to any other."""
+
+import math
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from tiny import NOUNS, assert_same, losses, prepared, recipe, weights
+from train.crew import Job, end, start
+
+from bertsmith.commands import pretrain
+from bertsmith.errors import RecipeError
+from bertsmith.files import read_json
+from bertsmith.objectives.base import Term
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.recipe import FineTune, Recipe
+from bertsmith.runs import finetuning, task_recipe
+from bertsmith.runs.micro_batches import divide
+from bertsmith.train import log
+from bertsmith.train.gradient_sum import GradientSum
+from bertsmith.train.processes import ALONE, Processes
+from bertsmith.train.trainer import Trainer
+
+SIZES = (1, 2, 4)
+OPTIMIZERS = ("optimizer.kind=adamw", "optimizer.kind=lamb", "optimizer.hidden_optimizer=muon")
+SHORT = ("train.steps=5", "train.gradient_accumulation=4", "data.batch_tokens=256", "train.evaluations=1")
+EXACT = (*SHORT, "train.deterministic=true")
+WALK = (1, 1, 2, 2, 4, 4, 1, 4, 2, 1)  # every transition between the sizes
+LONG = (*EXACT, f"train.steps={2 * len(WALK)}", "train.checkpoints=1")
+TUNED = ("train.epochs=none", "train.steps=3", "train.gradient_accumulation=4", "data.batch_size=4")
+slow = pytest.mark.slow("starts processes")
+
+
+def stopped_at(step: int, given: Recipe) -> None:
+    """A run whose last process gets a signal in a step."""
+    update = Trainer.update
+
+    def signalled(self: Trainer, *arguments: Any) -> None:
+        update(self, *arguments)
+        if self.state.step == step and self.processes.rank == self.processes.size - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "update", signalled)
+        pretrain.pretrain(given)
+
+
+def poisoned(given: Recipe) -> None:
+    """A run in which one loss of one process is not a number."""
+    forward, rank, calls = MaskedLM.forward, int(os.environ["RANK"]), [0]
+
+    def poison(self: MaskedLM, batch: Any) -> dict[str, Term]:
+        terms = forward(self, batch)
+        calls[0] += self.training
+        if rank == 1 and self.training and calls[0] == 3:
+            return {name: Term(term.total * math.nan, term.correct) for name, term in terms.items()}
+        return terms
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MaskedLM, "forward", poison)
+        pretrain.pretrain(given)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("tiny"))
+
+
+def tuned(data: Path, out: Path, change: str) -> FineTune:
+    """The recipe of a fine-tuning run on labels that are words of the texts."""
+    given = [*TUNED, "train.deterministic=true", "data.max_length=16", "train.precision=float32", change]
+    model, table = data.parent / "base" / "model", data.parent / "table.csv"
+    return task_recipe.build_recipe(model, table, out, dev=None, task="classify", seeds=1, overrides=given)
+
+
+@pytest.fixture(scope="module")
+def base(data: Path) -> Path:
+    """A model and a table beside the data, for fine-tuning."""
+    pretrain.pretrain(recipe(data, data.parent / "base", "train.steps=1", *SHORT[1:]))
+    rows = [f"the {noun} sees the {other} .,{noun}" for noun in NOUNS[:3] for other in NOUNS]
+    (data.parent / "table.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    return data
+
+
+@pytest.fixture(scope="module")
+def done(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]:
+    """All runs of several processes, by their folders' names."""
+    folder, jobs, data = tmp_path_factory.mktemp("processes"), list[Job](), base
+
+    def add(name: str, size: int, *changes: str, work: Any = pretrain.pretrain, before: tuple[Any, ...] = ()) -> None:
+        given = recipe(data, folder / name, *changes)
+        jobs.append(Job(size, folder / f"{name}.txt", work, (*before, given)))
+
+    for size in SIZES[1:]:
+        for number, change in enumerate(OPTIMIZERS):
+            add(f"{number}-{size}", size, *EXACT, change)
+            out = folder / f"tuned-{number}-{size}"
+            jobs.append(Job(size, out.with_suffix(".txt"), finetuning.finetune, (tuned(data, out, change),)))
+    add("as they come", 2, *SHORT)
+    add("poisoned", 2, *EXACT, work=poisoned)
+    for number, size in enumerate(WALK[:-1], 1):
+        add("walk", size, *LONG, work=stopped_at, before=(2 * number,))
+    add("walk", WALK[-1], *LONG)
+    codes = end(start(jobs))
+    said = "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt.*")))
+    assert codes == [0] * len(codes), said
+    return {job.output.stem: job for job in jobs}
+
+
+def folder_of(job: Job) -> Path:
+    return job.output.with_suffix("")
+
+
+@slow
+@pytest.mark.parametrize("number", range(len(OPTIMIZERS)), ids=OPTIMIZERS)
+def test_a_deterministic_run_has_the_same_bits_on_any_number_of_processes(
+    number: int, data: Path, done: dict[str, Job], tmp_path: Path
+) -> None:
+    pretrain.pretrain(recipe(data, tmp_path / "one", *EXACT, OPTIMIZERS[number]))
+    for size in SIZES[1:]:
+        assert_same(tmp_path / "one", folder_of(done[f"{number}-{size}"]))
+
+
+@slow
+@pytest.mark.parametrize("number", range(len(OPTIMIZERS)), ids=OPTIMIZERS)
+def test_so_has_a_fine_tuned_model(number: int, base: Path, done: dict[str, Job], tmp_path: Path) -> None:
+    result = finetuning.finetune(tuned(base, tmp_path / "one", OPTIMIZERS[number]))
+    one = safetensors.torch.load_file(tmp_path / "one" / "model" / "model.safetensors")
+    for size in SIZES[1:]:
+        out = folder_of(done[f"tuned-{number}-{size}"])
+        assert losses(out / "seed-0") == losses(tmp_path / "one" / "seed-0")
+        other = safetensors.torch.load_file(out / "model" / "model.safetensors")
+        assert one.keys() == other.keys()
+        assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+        assert read_json(out / "result.json")["summary"] == result["summary"]
+
+
+@slow
+def test_the_number_of_processes_may_change_at_every_resume(data: Path, done: dict[str, Job], tmp_path: Path) -> None:
+    pretrain.pretrain(recipe(data, tmp_path / "one", *LONG))
+    assert_same(tmp_path / "one", folder_of(done["walk"]))
+    said = done["walk"].said()
+    steps = [int(found) for found in re.findall(r"resuming from step (\d+)", said)]
+    assert steps == list(range(2, 2 * len(WALK), 2))
+    assert len(re.findall(r"stopped at step \d+, saved\.", said)) == len(WALK) - 1
+
+
+@slow
+def test_sums_as_they_come_differ_by_rounding_alone(data: Path, done: dict[str, Job], tmp_path: Path) -> None:
+    pretrain.pretrain(recipe(data, tmp_path / "one", *SHORT))
+    one, other = (weights(path) for path in (tmp_path / "one", folder_of(done["as they come"])))
+    for name, tensor in one.items():
+        torch.testing.assert_close(other[name], tensor, rtol=0, atol=1e-5, msg=name)
+    pairs = zip(losses(tmp_path / "one"), losses(folder_of(done["as they come"])), strict=True)
+    assert all(step == number and math.isclose(a, b, rel_tol=1e-6) for (step, a), (number, b) in pairs)
+
+
+@slow
+def test_a_loss_of_one_process_that_is_no_number_is_skipped_by_all(done: dict[str, Job]) -> None:
+    steps = [one for one in log.read(folder_of(done["poisoned"]) / log.NAME) if one["kind"] == "step"]
+    assert [one["skipped"] for one in steps] == [0, 1, 1, 1, 1]  # the third micro-batch of a process is in step 2
+    assert all(torch.isfinite(tensor).all() for tensor in weights(folder_of(done["poisoned"])).values())
+
+
+def killing(step: int, given: Recipe) -> None:
+    """A run whose second process is killed in a step."""
+    update = Trainer.update
+
+    def dying(self: Trainer, *arguments: Any) -> None:
+        if self.state.step == step and self.processes.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        update(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "update", dying)
+        pretrain.pretrain(given)
+
+
+@slow
+@pytest.mark.torture("A9", suite=1, whole=30)
+def test_a_dead_process_ends_the_run_and_the_next_start_resumes_it(data: Path, tmp_path: Path, times: int) -> None:
+    changes = (*EXACT, "train.checkpoints=5")
+    pretrain.pretrain(recipe(data, tmp_path / "one", *changes))
+    for number in range(times):
+        out = tmp_path / f"run-{number}"
+        job = Job(2, tmp_path / f"said-{number}", killing, (1 + number % 4, recipe(data, out, *changes)))
+        processes = start([job])
+        processes[1].join(120)
+        assert processes[1].exitcode == -signal.SIGKILL, job.said()
+        died = time.monotonic()
+        assert end(processes, 60) == [0, -signal.SIGKILL]
+        assert time.monotonic() - died < 10
+        line = r"process 0 of 2 on \S+: lost another process of the run, which ended or cannot be reached\. "
+        assert re.search(line + "Its own message says why; the same command resumes the run", job.said())
+        pretrain.pretrain(recipe(data, out, *changes))
+        assert_same(tmp_path / "one", out)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_a_sum_in_order_is_that_of_a_binary_tree(count: int) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(1000))
+    gradients = [torch.randn(1000, generator=torch.Generator().manual_seed(seed)) for seed in range(count)]
+    gradient = GradientSum({"weight": parameter}, ALONE, in_order=True)
+    for number, one in enumerate(gradients):
+        parameter.grad = one.clone()
+        gradient.add(torch.tensor([float(number)]))
+    assert gradient.finish().item() == sum(range(count))
+    tree = gradients
+    while len(tree) > 1:
+        tree = [left + right for left, right in zip(tree[::2], tree[1::2], strict=True)]
+    assert parameter.grad is not None
+    assert torch.equal(parameter.grad, tree[0])
+
+
+def test_a_parameter_without_a_gradient_in_some_micro_batches_has_that_of_the_others() -> None:
+    parameters = {name: torch.nn.Parameter(torch.zeros(1)) for name in ("often", "once", "never")}
+    gradient = GradientSum(parameters, ALONE, in_order=True)
+    for given in (["often"], ["often", "once"]):
+        for name in given:
+            parameters[name].grad = torch.ones(1)
+        gradient.add(torch.zeros(1))
+    gradient.finish()
+    grads = {name: None if one.grad is None else one.grad.item() for name, one in parameters.items()}
+    assert grads == {"often": 2.0, "once": 1.0, "never": None}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+def test_parts_are_all_micro_batches_once_and_in_order(size: int) -> None:
+    for count in range(size, 20):
+        parts = [Processes(rank, size).part(count) for rank in range(size)]
+        assert [number for part in parts for number in part] == list(range(count))
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_an_update_stays_as_large_when_its_micro_batches_are_divided(tmp_path: Path) -> None:
+    given = recipe(tmp_path, tmp_path / "run", "data.batch_tokens=1024", "train.gradient_accumulation=2")
+    assert divide(given, Processes(0, 2)) == given
+    divided = divide(given, Processes(3, 8))
+    assert (divided.train.gradient_accumulation, divided.data.batch_tokens) == (8, 256)
+
+
+@pytest.mark.parametrize(
+    ("size", "change", "line"),
+    [
+        (3, "train.gradient_accumulation=2", "data.batch_tokens: an update of 2 x 512 cannot be divided among 3"),
+        (64, "train.gradient_accumulation=1", "data.batch_tokens: an update of 1 x 512 cannot be divided among 64"),
+        (3, "train.deterministic=true", "train.deterministic: sums in a fixed order are made in pairs, and here are 3"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(size: int, change: str, line: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=re.escape(line)):
+        divide(recipe(tmp_path, tmp_path / "run", change), Processes(0, size))
+
+
+def test_a_resumed_run_keeps_its_micro_batches(data: Path, tmp_path: Path) -> None:
+    pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=1", *SHORT[1:]))
+    asked = recipe(data, tmp_path / "run", "train.steps=2", "data.batch_tokens=1024", "train.gradient_accumulation=1")
+    kept = divide(asked, Processes(0, 2))
+    assert (kept.train.gradient_accumulation, kept.data.batch_tokens) == (4, 256)
+    with pytest.raises(RecipeError, match="8 processes are more than the 4 micro-batches of an update"):
+        divide(asked, Processes(0, 8))
+
+
+def test_a_deterministic_run_has_micro_batches_in_pairs(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"deterministic sums are in pairs, and gradient_accumulation is 3\. Give"):
+        recipe(tmp_path, tmp_path / "run", "train.deterministic=true", "train.gradient_accumulation=3")

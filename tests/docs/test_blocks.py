@@ -76,6 +76,8 @@ def run(command: str, given: str = "") -> None:
     match shlex.split(command):
         case ["bertsmith", *arguments]:
             get_command(app)(arguments, standalone_mode=False)  # which raises what a terminal would be told
+        case ["torchrun", "--nproc-per-node", _, "-m", "bertsmith", *arguments]:
+            get_command(app)(arguments, standalone_mode=False)  # in one process: tests/train/test_processes.py has more
         case ["cat", ">", name]:
             Path(name).write_text(given, encoding="utf-8")
         case ["curl", *_]:

@@ -4,6 +4,8 @@ import math
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import torch
 from tiny import NOUNS, assert_same, losses, prepared, recipe, weights
 from train.crew import Job, end, start
 
+from bertsmith import config
+from bertsmith.cli import main
 from bertsmith.commands import pretrain
 from bertsmith.errors import RecipeError
 from bertsmith.files import read_json
@@ -270,3 +274,26 @@ def test_a_resumed_run_keeps_its_micro_batches(data: Path, tmp_path: Path) -> No
 def test_a_deterministic_run_has_micro_batches_in_pairs(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"deterministic sums are in pairs, and gradient_accumulation is 3\. Give"):
         recipe(tmp_path, tmp_path / "run", "train.deterministic=true", "train.gradient_accumulation=3")
+
+
+@slow
+def test_torchrun_starts_the_processes_of_a_run(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.toml"
+    path.write_text(config.dump(recipe(data, tmp_path / "run", "train.steps=2", "data.batch_tokens=512")))
+
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "bertsmith"]
+    done = subprocess.run([*start, "pretrain", str(path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("validation loss of masked words") == 1  # the main process alone speaks
+    assert (tmp_path / "run" / "model" / "config.json").exists()
+
+
+def test_a_verb_that_works_in_one_process_refuses_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(sys, "argv", ["bertsmith", "fill", "runs/demo", "the [MASK] ."])
+    with pytest.raises(SystemExit):
+        main()
+    line = "bertsmith: fill: works in one process, and here are 2. Start it without torchrun.\n"
+    assert capsys.readouterr().err == line

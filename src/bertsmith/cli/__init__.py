@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from bertsmith.cli import finetuning, inference, inspection, pretraining, serving, word_vectors
 from bertsmith.cli.application import PANELS, app
-from bertsmith.errors import BertsmithError, RecipeError, RunError
+from bertsmith.errors import BertsmithError, RecipeError, RunError, StopError
 
 __all__ = ["PANELS", "app", "finetuning", "inference", "inspection", "main", "pretraining", "serving", "word_vectors"]
 
@@ -34,7 +34,10 @@ def main() -> None:
     except BertsmithError as error:
         from bertsmith.terminal import escape_control
 
-        print(f"bertsmith: {escape_control(error)}", file=sys.stderr)
+        rank = os.environ.get("RANK", "0")  # torchrun's number of this process
+        if rank == "0" or not isinstance(error, StopError):  # which the first process says for all of them
+            own = "" if rank == "0" else f" process {rank}:"
+            print(f"bertsmith:{own} {escape_control(error)}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()

@@ -1,4 +1,4 @@
-"""The processes of a run: one for each GPU, as torchrun starts them; or a single one.
+"""The processes of a run (data parallelism): one for each GPU, as torchrun starts them; or a single one.
 
 An update has a number of micro-batches, which the processes divide among themselves, so that what is learnt does not
 depend on how many they are. Small facts, such as the progress or a signal, are agreed on through the host by gloo.

@@ -1,4 +1,4 @@
-"""Small labelled images for tests: bright on one side or on the other, and in a third class on both."""
+"""Small labelled images for tests: bright, dark, or between."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from bertsmith.models.vision_config import VisionConfig
 from bertsmith.nn.init import initialise
 from bertsmith.tasks.image_classification import ImageClassification
 
-CLASSES = ("both", "left", "right")
+CLASSES = ("bright", "dark", "middling")
 VIT = VisionConfig(image_size=8, patch_size=4, width=16, layers=2, heads=2, feed_forward=32)
 CONVNET = ConvNetConfig(width=16)
 PLAIN = AugmentationConfig(padding=0, flip=False)
@@ -24,11 +24,10 @@ SETTINGS = [f"network.{name}={getattr(VIT, name)}" for name in ("width", "layers
 
 
 def pixels(count: int, height: int = 8, width: int = 8, channels: int = 3, seed: int = 0) -> Tensor:
-    """Noise, with a bright half; the classes take turns."""
+    """Noise upon three levels of brightness; the classes take turns."""
     noise = np.random.default_rng(seed + height * width).integers(0, 90, (count, channels, height, width))
     for number, image in enumerate(noise):
-        image[..., : width // 2] += 150 * (number % 3 in (0, 1))
-        image[..., width // 2 :] += 150 * (number % 3 in (0, 2))
+        image += (160, 0, 80)[number % 3]
     return torch.from_numpy(noise.astype(np.uint8))
 
 

@@ -1,4 +1,4 @@
-"""The page of recipe keys: pretraining, fine-tuning, images, word2vec; a table for each section, and for each kind of it."""
+"""The page of recipe keys: pretraining, fine-tuning, images, word2vec; a table for each section and each kind."""
 
 import re
 from collections import Counter

@@ -3,6 +3,7 @@
 They are functions of the seed and their number, so that the package ships no files, and everybody has the same ones.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,38 @@ from bertsmith.random_bits import IMAGE, mix, uniform
 
 SIDE = 24  # pixels
 NOISE = 30.0  # of each pixel, up and down
-SHAPES = ("circle", "cross", "half", "moon", "ring", "square", "star", "triangle")
 CONTRAST = 70  # between the brightness of a shape and that of its ground, at least
 
 Plane = Float64[np.ndarray, "H W"]
+
+
+def _moon(x: Plane, y: Plane) -> Plane:
+    return np.maximum(np.hypot(x, y) - 1, 0.8 - np.hypot(x - 0.5, y))
+
+
+def _cross(x: Plane, y: Plane) -> Plane:
+    wide, high = np.abs(x), np.abs(y)
+    return np.minimum(np.maximum(wide - 1, high - 0.3), np.maximum(wide - 0.3, high - 1))
+
+
+def _star(x: Plane, y: Plane) -> Plane:
+    spoke = np.abs((np.arctan2(y, x) + np.pi / 5) % (2 * np.pi / 5) - np.pi / 5)  # from the nearest of five rays
+    distance: Plane = np.hypot(x, y) * (np.cos(spoke) + 1.9 * np.sin(spoke)) - 1.1
+    return distance
+
+
+# About how far a point is outside of a shape, in units of its radius; negative inside.
+DISTANCES: dict[str, Callable[[Plane, Plane], Plane]] = {
+    "circle": lambda x, y: np.hypot(x, y) - 0.9,
+    "cross": _cross,
+    "half": lambda x, y: np.maximum(np.hypot(x, y) - 1, y),
+    "moon": _moon,
+    "ring": lambda x, y: np.abs(np.hypot(x, y) - 0.75) - 0.25,
+    "square": lambda x, y: np.maximum(np.abs(x), np.abs(y)) - 0.8,
+    "star": _star,
+    "triangle": lambda x, y: np.maximum(np.abs(x) * 0.866 + y * 0.5, -y) - 0.55,
+}
+SHAPES = tuple(DISTANCES)
 
 
 def draw(name: str, seed: int, number: int) -> UInt8[np.ndarray, "3 H W"]:
@@ -30,7 +59,7 @@ def draw(name: str, seed: int, number: int) -> UInt8[np.ndarray, "3 H W"]:
     offsets = np.arange(SIDE) - centre[:, None]
     x, y = np.meshgrid(offsets[0] / scale, offsets[1] / scale)
     rotated = np.cos(turned) * x + np.sin(turned) * y, np.cos(turned) * y - np.sin(turned) * x
-    inside = np.clip(0.5 - _distance(name, *rotated) * scale, 0, 1)  # smooth at its edge, over one pixel
+    inside = np.clip(0.5 - DISTANCES[name](*rotated) * scale, 0, 1)  # smooth at its edge, over one pixel
     ground, shape = _colours(*key)
     noise = (uniform(*key, 20, np.arange(3 * SIDE * SIDE)).reshape(3, SIDE, SIDE) - 0.5) * 2 * NOISE
     pixels = ground[:, None, None] * (1 - inside) + shape[:, None, None] * inside + noise
@@ -45,29 +74,6 @@ def write(folder: Path, train: int, test: int, seed: int = 0) -> None:
                 (folder / part / name).mkdir(parents=True, exist_ok=True)
                 for number in range(first, first + count):
                     (folder / part / name / f"{number:05}.png").write_bytes(encode(draw(name, seed, number)))
-
-
-def _distance(name: str, x: Plane, y: Plane) -> Plane:
-    """About how far a point is outside of a shape, in units of its radius; negative inside."""
-    radius = np.hypot(x, y)
-    match name:
-        case "circle":
-            return radius - 0.9
-        case "ring":
-            return np.abs(radius - 0.75) - 0.25
-        case "half":
-            return np.maximum(radius - 1, y)
-        case "moon":
-            return np.maximum(radius - 1, 0.8 - np.hypot(x - 0.5, y))
-        case "square":
-            return np.maximum(np.abs(x), np.abs(y)) - 0.8
-        case "cross":
-            wide, high = np.abs(x), np.abs(y)
-            return np.minimum(np.maximum(wide - 1, high - 0.3), np.maximum(wide - 0.3, high - 1))
-        case "triangle":
-            return np.maximum(np.abs(x) * 0.866 + y * 0.5, -y) - 0.55
-    spoke = np.abs((np.arctan2(y, x) + np.pi / 5) % (2 * np.pi / 5) - np.pi / 5)  # of a star: from the nearest ray
-    return radius * (np.cos(spoke) + 1.9 * np.sin(spoke)) - 1.1
 
 
 def _colours(*key: int) -> tuple[Float64[np.ndarray, "3"], Float64[np.ndarray, "3"]]:

@@ -21,12 +21,14 @@ Plane = Float64[np.ndarray, "H W"]
 
 
 def _moon(x: Plane, y: Plane) -> Plane:
-    return np.maximum(np.hypot(x, y) - 1, 0.8 - np.hypot(x - 0.5, y))
+    distance: Plane = np.maximum(np.hypot(x, y) - 1, 0.8 - np.hypot(x - 0.5, y))
+    return distance
 
 
 def _cross(x: Plane, y: Plane) -> Plane:
     wide, high = np.abs(x), np.abs(y)
-    return np.minimum(np.maximum(wide - 1, high - 0.3), np.maximum(wide - 0.3, high - 1))
+    distance: Plane = np.minimum(np.maximum(wide - 1, high - 0.3), np.maximum(wide - 0.3, high - 1))
+    return distance
 
 
 def _star(x: Plane, y: Plane) -> Plane:

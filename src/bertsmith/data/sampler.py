@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from bertsmith.random_bits import ORDER, mix, permute
 
@@ -16,10 +17,13 @@ class BatchSampler:
         self.batches_per_epoch = -(-len(items) // batch_size)
 
     def __call__(self, position: int) -> list[Any]:
+        return [self.items[row] for row in self.rows(position)]
+
+    def rows(self, position: int) -> Int64[np.ndarray, "B"]:
+        """The numbers of the examples of a batch."""
         epoch, index = position >> 32, position & 0xFFFF_FFFF
         rows = np.arange(index * self.batch_size, min((index + 1) * self.batch_size, len(self.items)))
-        key = int(mix(self.seed, ORDER, epoch))
-        return [self.items[row] for row in permute(rows, len(self.items), key)]
+        return permute(rows, len(self.items), int(mix(self.seed, ORDER, epoch)))
 
     def first_position(self) -> int:
         return 0

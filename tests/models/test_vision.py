@@ -219,7 +219,10 @@ def test_the_matrices_are_those_of_the_layers() -> None:
         ({"image_size": 3}, "images of 3 pixels have no patch of 4. Take a smaller patch_size"),
         ({"heads": 3}, "a width of 16 cannot be shared by 3 heads. Take a multiple"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share"),
-        ({"width": 18, "positions": "sinusoidal"}, "a width of 18 cannot be shared by four waves. Take a multiple of 4"),
+        (
+            {"width": 18, "positions": "sinusoidal"},
+            "a width of 18 cannot be shared by four waves. Take a multiple of 4",
+        ),
     ],
 )
 def test_impossible_sizes_are_refused(changes: dict[str, float], message: str) -> None:

@@ -1,4 +1,4 @@
-"""A model folder of a vision transformer, as transformers writes and reads it: ViT, DeiT and ViTMAE.
+"""A model folder of a vision transformer, as transformers writes and reads it: ViT, DeiT and ViTMAE; or as timm does.
 
 Three files: config.json, model.safetensors, and preprocessor_config.json for the preparation of images. As in
 `folder.py` files are not trusted, and sizes are compared before memory is taken.
@@ -18,7 +18,6 @@ from bertsmith.errors import FolderError, suggest
 from bertsmith.files import file_inside, short_repr
 from bertsmith.models.hf import manifest
 from bertsmith.models.hf.convert import WeightRule
-from bertsmith.models.hf.finetuned import labels_of
 from bertsmith.models.hf.folder import (
     CONFIG,
     WEIGHTS,
@@ -32,6 +31,7 @@ from bertsmith.models.hf.folder import (
 )
 from bertsmith.models.hf.image_processor import PREPROCESSOR, ImageProcessor, processor_from_json
 from bertsmith.models.hf.mae_layout import LAYERS, LAYERS_IN_5, decoder_from_json
+from bertsmith.models.hf.timm_layout import TIMM, TimmLayout, is_timm
 from bertsmith.models.hf.vision_layout import (
     PARTS,
     VISION_LAYOUTS,
@@ -103,19 +103,16 @@ def read(folder: str | Path) -> VisionFolder:
     check_exists(folder)
     manifest.verify(folder)
     config_json = read_json(file_inside(folder, CONFIG))
-    layout = VISION_LAYOUTS.get(str(config_json.get("model_type")))
-    if layout is None:
-        fact = f"model_type is {short_repr(config_json.get('model_type'))}"
-        raise FolderError(folder / CONFIG, fact, suggest("", VISION_LAYOUTS))
+    layout = _layout_of(config_json, folder / CONFIG)
     config = layout.from_config_json(config_json, folder / CONFIG)
     stored = _stored_weights(folder, layout)
-    parts = _parts(stored)
+    parts = layout.parts(stored)
     decoder = decoder_from_json(config_json, folder / CONFIG) if "decoder" in parts else None
     if (layers := config.layers + (decoder.layers if decoder else 0)) > len(stored):
         raise FolderError(folder, f"{CONFIG} names {layers} layers for {len(stored)} weights")
-    labels = labels_of(config_json, folder / CONFIG) if "classifier" in parts else ()
+    labels = layout.labels(config_json, folder / CONFIG) if "classifier" in parts else ()
     try:
-        expected = _expected_shapes(layout, config, parts, len(labels), decoder)
+        expected = expected_shapes(layout, config, parts, len(labels), decoder)
     except ValueError as error:
         raise FolderError(folder / CONFIG, f"the decoder: {error}") from None
     for rule, shape in expected:
@@ -133,7 +130,7 @@ def read(folder: str | Path) -> VisionFolder:
         )
         for rule, shape in expected
     }
-    processor = layout.processor.for_network(config.image_size, config.channels)
+    processor = layout.processor_of(config_json, config, folder / CONFIG)
     if (folder / PREPROCESSOR).exists():
         keys = read_json(file_inside(folder, PREPROCESSOR))
         processor = processor_from_json(keys, processor, config.channels, folder / PREPROCESSOR)
@@ -167,7 +164,7 @@ def write(
     layout = vision_layout_of(config)
     parts = frozenset(part for part in PARTS if any(name.startswith(f"{part}.") for name in state_dict))
     decoder = decoder if "decoder" in parts else None
-    expected = _expected_shapes(layout, config, parts, len(labels), decoder)
+    expected = expected_shapes(layout, config, parts, len(labels), decoder)
 
     def theirs(rule: WeightRule, name: str, weight: Tensor) -> tuple[str, Tensor]:
         return layout.full_name(name, parts), their_form(rule.ours, weight, config)
@@ -183,7 +180,17 @@ def write(
     files.write_json(folder / CONFIG, keys)
 
 
-def _stored_weights(folder: Path, layout: VisionLayout) -> dict[str, StoredWeight]:
+def _layout_of(config_json: dict[str, Any], path: Path) -> VisionLayout | TimmLayout:
+    """The layout of a folder: transformers', by its model type, or timm's."""
+    if is_timm(config_json):
+        return TIMM
+    name = config_json.get("model_type")
+    if (layout := VISION_LAYOUTS.get(str(name))) is None:
+        raise FolderError(path, f"model_type is {short_repr(name)}", suggest("", VISION_LAYOUTS))
+    return layout
+
+
+def _stored_weights(folder: Path, layout: VisionLayout | TimmLayout) -> dict[str, StoredWeight]:
     """Every weight of the folder by its plain name."""
     stored: dict[str, StoredWeight] = {}
     for file in weight_files(folder):
@@ -195,15 +202,8 @@ def _stored_weights(folder: Path, layout: VisionLayout) -> dict[str, StoredWeigh
     return stored
 
 
-def _parts(stored: Mapping[str, StoredWeight]) -> frozenset[str]:
-    """The heads that these weights belong to; without a teacher the one classifier has another name."""
-    found = {part for part in PARTS if f"{part}.weight" in stored or f"{part}.dense.weight" in stored}
-    found |= {"decoder"} if "decoder.mask_token" in stored else set()
-    return frozenset(found | ({"classifier"} if "distillation_classifier" in found else set()))
-
-
-def _expected_shapes(
-    layout: VisionLayout,
+def expected_shapes(
+    layout: VisionLayout | TimmLayout,
     config: VisionConfig,
     parts: frozenset[str],
     classes: int,

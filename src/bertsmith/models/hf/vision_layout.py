@@ -9,6 +9,7 @@ from torch import Tensor
 from bertsmith.errors import FolderError, suggest
 from bertsmith.files import short_repr
 from bertsmith.models.hf.convert import WeightRule
+from bertsmith.models.hf.finetuned import labels_of
 from bertsmith.models.hf.image_processor import ImageProcessor
 from bertsmith.models.hf.layout import ACTIVATION_NAMES, Names
 from bertsmith.models.hf.mae_layout import (
@@ -130,6 +131,20 @@ class VisionLayout:
             return VisionConfig(**settings)
         except ValueError as error:
             raise FolderError(path, str(error)) from None
+
+    def parts(self, stored: Iterable[str]) -> frozenset[str]:
+        """The heads that these weights belong to; without a teacher the one classifier has another name."""
+        names = {*stored}
+        found = {part for part in PARTS if names & {f"{part}.weight", f"{part}.dense.weight", f"{part}.mask_token"}}
+        return frozenset(found | ({"classifier"} if "distillation_classifier" in found else set()))
+
+    def labels(self, config_json: dict[str, Any], path: object) -> tuple[str, ...]:
+        """The labels of the classifier, by id."""
+        return labels_of(config_json, path)
+
+    def processor_of(self, config_json: dict[str, Any], config: VisionConfig, path: object) -> ImageProcessor:
+        """How images are prepared where no file says it."""
+        return self.processor.for_network(config.image_size, config.channels)
 
     def weight_rules(
         self, config: VisionConfig, parts: Iterable[str], decoder: PatchDecoderConfig | None = None

@@ -158,6 +158,40 @@ Made on {machine}.
 """
 
 
+def image_card(network: str, result: Mapping[str, Any]) -> str:
+    """The same for a network that was trained on images."""
+    rows = _rows({name_of(name): _format_metric(found) for name, found in result["summary"].items()})
+    protocol = result["protocol"]
+    machine = _escape_markdown(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
+    examples = protocol["examples"]
+    return f"""---
+library_name: {"bertsmith" if network.startswith("convnet") else "transformers"}
+pipeline_tag: image-classification
+tags: [bertsmith, {json.dumps(network.lower())}]
+---
+
+# {_escape_markdown(network)}, trained to tell images apart
+
+## Figures
+
+Measured on {count_of(examples["dev"], "image")} after training on {examples["train"]:,},
+{count_of(len(result["runs"]), "seed")};
+weights: {protocol["selection"]}.
+
+| | |
+|---|---|
+{rows}
+
+Data SHA-256 (training, dev): {protocol["data_sha256"]}
+
+## Recipe
+
+{_code(protocol["recipe"], "toml")}
+
+Made on {machine}.
+"""
+
+
 def _rows(values: Mapping[str, Any]) -> str:
     """The rows of a table of names and values."""
     return "\n".join(f"| {_escape_markdown(name)} | {_escape_markdown(value)} |" for name, value in values.items())

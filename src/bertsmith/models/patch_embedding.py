@@ -36,7 +36,7 @@ class PatchEmbedding(CustomInit):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, patches: Patches) -> Float[Tensor, "T D"]:
-        embedded = self.projection(patches.pixels)
+        embedded = self.projection(patches.pixels.to(self.projection.weight.dtype))  # bfloat16 where weights are cast
         starts = patches.bounds[:-1].long()
         # Every token is written once, so that the gradient is a plain gather: the same bits on every run.
         tokens = embedded.new_empty((len(patches.position_rows), embedded.shape[1]))

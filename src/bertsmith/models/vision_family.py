@@ -1,8 +1,9 @@
-"""The family of vision transformers: every member as the difference from its parent."""
+"""The family of networks of images: vision transformers, every member as the difference from its parent; a teacher."""
 
 from dataclasses import replace
 
 from bertsmith.errors import RecipeError, suggest
+from bertsmith.models.convnet import ConvNetConfig
 from bertsmith.models.vision_config import VisionConfig
 
 # Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words": BERT's sizes, on patches of images. The two small ones
@@ -37,6 +38,15 @@ VISION_FAMILY: dict[str, VisionConfig] = {
     "mae-small": MAE_SMALL,
     "mae-base": MAE,
     "mae-large": MAE_LARGE,
+}
+
+# A small residual network (He et al. 2015) as the teacher of a DeiT.
+CONVNET = ConvNetConfig()
+
+IMAGE_FAMILY: dict[str, VisionConfig | ConvNetConfig] = {
+    **VISION_FAMILY,
+    "convnet-small": CONVNET,
+    "convnet-base": replace(CONVNET, width=128),
 }
 
 

@@ -9,6 +9,7 @@ are one flat batch: attention keeps within the bounds of each image, and nothing
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -111,6 +112,6 @@ class ImageClassifier(nn.Module):
         starts = patches.bounds[:-1].long()
         if self.distillation_classifier is None:
             return ImageLogits(self.classifier(self.trunk(patches, kernel, selected=starts)), None)
-        selected = (starts[:, None] + starts.new_tensor([0, 1])).flatten()
+        selected = (starts[:, None] + torch.arange(2, device=starts.device)).flatten()
         first, second = self.trunk(patches, kernel, selected=selected).unflatten(0, (-1, 2)).unbind(1)
         return ImageLogits(self.classifier(first), self.distillation_classifier(second))

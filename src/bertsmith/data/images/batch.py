@@ -60,13 +60,14 @@ class ImageBatch(Batch):
     draws: Draws | None  # None: the images as they are, as in evaluations
     partners: FlatImages | None = None  # of mixtures: an image for each
     partner_labels: Int64[Tensor, "B"] | None = None
+    partner_draws: Draws | None = None  # by which they are changed as in batches of their own
 
 
 class ImageSource:
     """The images of a batch by position: their indices, in the order of an epoch, and the source of their draws."""
 
     def __init__(self, images: LabelledImages, batch_size: int, seed: int) -> None:
-        self._sampler, self._seed = BatchSampler(range(len(images)), batch_size, seed), seed
+        self._sampler, self._seed = BatchSampler(range(len(images)), batch_size, seed, whole=True), seed
 
     def __call__(self, position: int) -> Draws:
         return Draws(self._seed, position >> 32, self._sampler.rows(position))
@@ -88,9 +89,13 @@ def gather(images: LabelledImages, draws: Draws, *, partners: bool = False) -> I
     batch = ImageBatch(images=FlatImages.of(images.images, rows), labels=labels[torch.from_numpy(rows)], draws=draws)
     if not partners:
         return batch
-    others = draws.partners(len(images)).indices
+    other_draws = draws.partners(len(images))
+    others = other_draws.indices
     return replace(
-        batch, partners=FlatImages.of(images.images, others), partner_labels=labels[torch.from_numpy(others)]
+        batch,
+        partners=FlatImages.of(images.images, others),
+        partner_labels=labels[torch.from_numpy(others)],
+        partner_draws=other_draws,
     )
 
 

@@ -67,6 +67,12 @@ def in_table(
             yield Listed(image, f"{location} ({name.strip()})", str(int(label) if whole else label).strip())
 
 
+def holds_paths(path: Path) -> bool:
+    """Whether a column of a table holds the names of image files, by its first rows."""
+    table = open_table(find_source(path), set())
+    return any(_names_images(table, column) for column in table.columns)
+
+
 def _inside(folder: Path, name: str) -> Path | None:
     """The path of a file in the folder, through no link that leads out of it."""
     try:
@@ -92,6 +98,9 @@ def _columns(table: Table, path: str | None, label: str | None) -> tuple[str, st
 
 def _guesses(table: Table) -> Iterator[str]:
     yield from (match for name in PATH_COLUMNS for match in match_columns([[name]], table.columns))
-    for column in table.columns:
-        if table.head and all(str(row.get(column, "")).strip().lower().endswith(SUFFIXES) for row in table.head):
-            yield column
+    yield from (column for column in table.columns if _names_images(table, column))
+
+
+def _names_images(table: Table, column: str) -> bool:
+    """Whether all of the first rows name an image file in this column."""
+    return bool(table.head) and all(str(row.get(column, "")).strip().lower().endswith(SUFFIXES) for row in table.head)

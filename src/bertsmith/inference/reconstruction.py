@@ -53,15 +53,16 @@ def reconstruct(
 ) -> list[Reconstruction]:
     """Reconstructions of images of any sizes; pixels after the last whole patch are left out.
 
-    A network that predicts pixels relative to their patch is told the mean and the deviation of each masked patch, as
-    in the figures of the paper: it does not predict them.
+    Where a network predicts pixels relative to their patch, the mean and the deviation of each masked patch are those
+    of the image, as in the figures of the paper: the network does not predict them.
     """
     config, device = trunk.config, next(trunk.parameters()).device
-    grids = [grid_of(image, config.patch_size) for image in images]
+    read = scaled([image.to(device) for image in images])
+    grids = [grid_of(image, config.patch_size) for image in read]
     sizes: Int64[np.ndarray, B] = np.array([rows * columns for rows, columns in grids])
     chosen = choose(Draws(seed, 0, np.arange(len(images))), sizes, mask_rate)
     masking = Masking.of(chosen, sizes, config.special_tokens).to(device)
-    patches = image_patches(config, scaled([image.to(device) for image in images]), normalisation)
+    patches = image_patches(config, read, normalisation)
     pixels = patches.pixels
     predicted = decoder(trunk(masking.visible_patches(patches)), patches, masking).to(pixels.dtype)
     if normalised_pixels:

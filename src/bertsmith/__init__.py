@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bertsmith.models.transformer import Transformer
     from bertsmith.models.transformer_config import TransformerConfig
     from bertsmith.objectives import OBJECTIVES
-    from bertsmith.recipe import FineTune, Recipe
+    from bertsmith.recipe import FineTune, ImageFineTune, Recipe
     from bertsmith.tasks import TASKS
     from bertsmith.text.tokenizer import Tokenizer
 
@@ -42,6 +42,7 @@ _HOMES = {
     "FAMILY": "models.family",
     "FilledText": "inference.fill",
     "FineTune": "recipe",
+    "ImageFineTune": "recipe",
     "Inspection": "insight.inspection.inspection",
     "WordPrediction": "inference.fill",
     "Model": "inference.model",
@@ -75,6 +76,7 @@ __all__ = [
     "Export",
     "FilledText",
     "FineTune",
+    "ImageFineTune",
     "Inspection",
     "Model",
     "Prediction",

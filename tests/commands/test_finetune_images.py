@@ -81,10 +81,18 @@ def test_mistakes_are_shown_as_images(images: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_goes_on_at_another_resolution(trained: bertsmith.Run, images: Path, tmp_path: Path) -> None:
-    run = bertsmith.finetune(trained, images, tmp_path / "run", dev=images, steps=1, overrides=[*QUICK, "data.size=16"])
+    run = bertsmith.finetune(
+        trained,
+        images,
+        tmp_path / "run",
+        dev=images,
+        steps=1,
+        overrides=[*QUICK, "data.size=16", "data.resample=bilinear"],
+    )
     assert run.result["untrained"]["accuracy"] > 0.7  # the classifier is kept, and positions are interpolated
     found = image_classifiers.read(run.folder)
     assert found.config.image_size == 16
+    assert found.processor.resample == "bilinear"
     assert found.state_dict["trunk.embedding.positions"].shape == (1 + 16, 16)
 
 

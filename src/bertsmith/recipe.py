@@ -201,8 +201,9 @@ class ImageFineTune:
 class ImagePretraining:
     """Pretraining on images without labels: a masked autoencoder. He et al. 2021.
 
-    >>> sorted(part.name for part in dataclasses.fields(bertsmith.ImagePretraining))[:3]
-    ['augmentation', 'data', 'keep']
+    >>> recipe = config.read(Path("completed.toml"), bertsmith.ImagePretraining)
+    >>> recipe.model.kind, recipe.objective.settings.mask_rate
+    ('mae-tiny', 0.75)
     """
 
     out: Path  # the run's folder: log, checkpoints, model, report

@@ -27,7 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "See inside": ("inspect", "Inspection"),
     "Export": ("export", "Export"),
     "Results": ("Run", "Evaluation", "Prediction", "FilledText", "WordPrediction", "ScoredText"),
-    "Recipes and tables": ("Recipe", "FineTune", "ImageFineTune", "FAMILY", "OBJECTIVES", "TASKS"),
+    "Recipes and tables": ("Recipe", "FineTune", "ImageFineTune", "ImagePretraining", "FAMILY", "OBJECTIVES", "TASKS"),
     "Parts": ("Tokenizer", "Transformer", "TransformerConfig", "BertsmithError"),
 }
 RETURNED = (
@@ -36,7 +36,8 @@ RETURNED = (
     InspectedText,
     Results,
 )  # by methods and functions, and public through them alone
-BY_KEYS = ("Recipe", "FineTune", "ImageFineTune", "TransformerConfig")  # their fields are on the page of recipe keys
+# Their fields are on the page of recipe keys.
+BY_KEYS = ("Recipe", "FineTune", "ImageFineTune", "ImagePretraining", "TransformerConfig")
 
 
 def page() -> str:

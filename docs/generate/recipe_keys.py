@@ -25,6 +25,7 @@ ROOTS = {
     "Pretraining": bertsmith.Recipe,
     "Fine-tuning": bertsmith.FineTune,
     "Training on images": bertsmith.ImageFineTune,
+    "Pretraining on images": bertsmith.ImagePretraining,
     "Word vectors": Word2VecRecipe,
 }
 HEAD = ("key", "value", "default", "meaning")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bertsmith.models.transformer import Transformer
     from bertsmith.models.transformer_config import TransformerConfig
     from bertsmith.objectives import OBJECTIVES
-    from bertsmith.recipe import FineTune, ImageFineTune, Recipe
+    from bertsmith.recipe import FineTune, ImageFineTune, ImagePretraining, Recipe
     from bertsmith.tasks import TASKS
     from bertsmith.text.tokenizer import Tokenizer
 
@@ -43,6 +43,7 @@ _HOMES = {
     "FilledText": "inference.fill",
     "FineTune": "recipe",
     "ImageFineTune": "recipe",
+    "ImagePretraining": "recipe",
     "Inspection": "insight.inspection.inspection",
     "WordPrediction": "inference.fill",
     "Model": "inference.model",
@@ -77,6 +78,7 @@ __all__ = [
     "FilledText",
     "FineTune",
     "ImageFineTune",
+    "ImagePretraining",
     "Inspection",
     "Model",
     "Prediction",

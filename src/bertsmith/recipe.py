@@ -10,8 +10,8 @@ from bertsmith.config import Component, component_field
 from bertsmith.data.images.augmentation import AugmentationConfig
 from bertsmith.errors import RunError
 from bertsmith.models.family import FAMILY
-from bertsmith.models.vision_family import IMAGE_FAMILY
-from bertsmith.objectives import OBJECTIVES
+from bertsmith.models.vision_family import IMAGE_FAMILY, VISION_FAMILY
+from bertsmith.objectives import IMAGE_OBJECTIVES, OBJECTIVES
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.adapt import AdaptConfig
 from bertsmith.tasks.image_classification import ImageClassification
@@ -22,9 +22,9 @@ from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.train_config import TrainConfig
 
 RUN_KINDS = {  # by a section of the recipe, the first that is there
+    "objective": "pretraining",
     "augmentation": "training on images",
     "task": "fine-tuning",
-    "objective": "pretraining",
     "sampling": "word2vec",
 }
 EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # the length of a run; the last one given counts
@@ -195,6 +195,34 @@ class ImageFineTune:
             raise ValueError("a linear probe is of a trained network. Give a model folder, or set linear_probe=false")
         if self.data.fit == "keep" and self.task.mixes:
             raise ValueError("images of several sizes cannot be mixed. Set data.fit=stretch, or mixup=0 and cutmix=0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePretraining:
+    """Pretraining on images without labels: a masked autoencoder. He et al. 2021.
+
+    >>> recipe = config.read(Path("completed.toml"), bertsmith.ImagePretraining)
+    >>> recipe.model.kind, recipe.objective.settings.mask_rate
+    ('mae-tiny', 0.75)
+    """
+
+    out: Path  # the run's folder: log, checkpoints, model, report
+    model: Component = component_field(VISION_FAMILY)
+    objective: Component = component_field(IMAGE_OBJECTIVES)
+    data: ImageDataConfig
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    keep: Literal["best", "last"] = "last"  # the weights of the last step, or of the lowest validation loss
+
+    def __post_init__(self) -> None:
+        if self.model.settings.positions != "sinusoidal":
+            fact = f"'{self.model.kind}' learns its positions, and a masked autoencoder has fixed ones"
+            raise ValueError(f"{fact}. Use a member such as mae-small, or train it by bertsmith finetune")
+        if self.model.settings.channels != self.data.channels:
+            fact = f"data.channels is {self.data.channels}, and the network reads {self.model.settings.channels}"
+            raise ValueError(f"{fact}. Set both alike")
 
 
 def settle(recipe: Any, may_change: frozenset[str]) -> None:

@@ -72,6 +72,18 @@ train = "reviews.csv"
 [train]
 epochs = 3
 """,
+    "completed.toml": """out = "runs/completed"
+[model]
+kind = "mae-tiny"
+[objective]
+kind = "masked_patches"
+[data]
+train = "photographs"
+[optimizer]
+[schedule]
+[train]
+epochs = 3
+""",
     "digits.toml": """out = "runs/digits"
 [network]
 kind = "vit-tiny"

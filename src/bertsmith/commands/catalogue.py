@@ -16,7 +16,8 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.models.vision_family import IMAGE_FAMILY
 from bertsmith.models.word2vec import Word2VecConfig
-from bertsmith.objectives import OBJECTIVES
+from bertsmith.objectives import IMAGE_OBJECTIVES, OBJECTIVES
+from bertsmith.runs.image_pretraining import reads_images
 from bertsmith.runs.image_recipe import TASK as IMAGES
 from bertsmith.tasks import TASK_NAMES, TASKS, task_name
 
@@ -29,7 +30,8 @@ def list_all() -> None:
     CONSOLE.print("Models", style="bold")
     CONSOLE.print(_models())
     _print_names(
-        "Objectives of pretraining: objective.kind=NAME", {key: _first_line(one) for key, one in OBJECTIVES.items()}
+        "Objectives of pretraining: objective.kind=NAME",
+        {key: _first_line(one) for key, one in (OBJECTIVES | IMAGE_OBJECTIVES).items()},
     )
     others = {kind: [name for name, (task, _) in TASK_NAMES.items() if task == kind] for kind in TASKS}
     tasks = {
@@ -40,8 +42,10 @@ def list_all() -> None:
     _print_names("Tasks of fine-tuning: bertsmith finetune MODEL DATA --task NAME --out runs/tuned", tasks)
     titles = {name: _title(name) for name in sorted(recipes.names(), key=lambda name: name.startswith("tiny/"))}
     tuning = {name: title for name, title in titles.items() if "task" in config.read_toml(recipes.find(name))}
-    pretraining = {name: title for name, title in titles.items() if name not in tuning}
+    images = {name: title for name, title in titles.items() if reads_images(config.read_toml(recipes.find(name)))}
+    pretraining = {name: title for name, title in titles.items() if name not in tuning | images}
     _print_names("Recipes of pretraining: bertsmith pretrain NAME --data PREPARED --out runs/mine", pretraining)
+    _print_names("Recipes of pretraining on images: bertsmith pretrain NAME IMAGES --out runs/mine", images)
     _print_names("Recipes of training a task from random weights: bertsmith finetune NAME DATA --out runs/mine", tuning)
 
 

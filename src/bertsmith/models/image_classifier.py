@@ -40,14 +40,19 @@ def image_input(model: AnyImageClassifier, images: Images, normalisation: Normal
     """Images in the form that a network reads: normalised, and for a vision transformer as patches."""
     mean, std = normalisation.mean, normalisation.std
     if isinstance(model, ImageClassifier):
-        config = model.trunk.config
-        return Patches.from_images(_each(images, mean, std), config.patch_size, config.special_tokens)
+        return image_patches(model.trunk.config, images, normalisation)
     if not isinstance(images, Tensor):
         raise TextError("images", "are of several sizes, and a convolutional network reads one", "Set data.fit=stretch")
     if min(images.shape[2:]) < MIN_SIDE:
         fact = f"of {images.shape[2]} x {images.shape[3]} pixels are too small for a convolutional network"
         raise TextError("images", fact, f"Give at least {MIN_SIDE} x {MIN_SIDE}")
     return standardise(images, mean, std)
+
+
+def image_patches(config: VisionConfig, images: Images, normalisation: Normalisation) -> Patches:
+    """Images as a vision transformer reads them: normalised, and cut into patches."""
+    images = _each(images, normalisation.mean, normalisation.std)
+    return Patches.from_images(images, config.patch_size, config.special_tokens)
 
 
 def sequence_lengths(config: VisionConfig | ConvNetConfig, sizes: Sequence[tuple[int, int]]) -> list[int]:

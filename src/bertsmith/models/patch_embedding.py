@@ -1,9 +1,10 @@
-"""The patch embedding of a vision transformer, and its learned positions at any resolution.
+"""The patch embedding of a vision transformer, and its positions at any resolution.
 
-    hidden = patch embedding of the pixels, or a special token, + learned position
+    hidden = patch embedding of the pixels, or a special token, + position
 
 The class token collects what the classifier reads, as [CLS] does in BERT (Dosovitskiy et al. 2020, section 3.1). The
-distillation token beside it learns the predictions of a teacher (Touvron et al. 2020, section 4).
+distillation token beside it learns the predictions of a teacher (Touvron et al. 2020, section 4). Positions are
+learned, or in a masked autoencoder fixed waves of the row and the column (He et al. 2021, appendix A.1).
 """
 
 import torch
@@ -18,7 +19,7 @@ from bertsmith.nn.init import CustomInit
 
 
 class PatchEmbedding(CustomInit):
-    """A linear layer over the pixels of a patch, the special tokens before the patches, and learned positions.
+    """A linear layer over the pixels of a patch, the special tokens before the patches, and positions.
 
     The linear layer is the convolution of other implementations, whose kernel is as large as its stride.
 
@@ -33,6 +34,8 @@ class PatchEmbedding(CustomInit):
         self.projection = nn.Linear(config.patch_values, config.width)
         self.special_tokens = nn.Parameter(torch.empty(special, config.width).normal_(std=0.02))
         self.positions = nn.Parameter(torch.empty(special + config.grid**2, config.width).normal_(std=0.02))
+        if config.positions == "sinusoidal":
+            fix_positions(self.positions, config.grid)
         self.dropout = Dropout(config.dropout)
 
     def init_weights(self, generator: torch.Generator) -> None:
@@ -41,6 +44,8 @@ class PatchEmbedding(CustomInit):
             self.projection.weight.normal_(0.0, self.projection.in_features**-0.5, generator=generator)
             special = len(self.special_tokens)
             self.positions[special:] = sinusoids_2d(self.grid, self.positions.shape[1])
+        if not self.positions.requires_grad:
+            fix_positions(self.positions, self.grid)
 
     def forward(self, patches: Patches) -> Float[Tensor, "T D"]:
         embedded = self.projection(patches.pixels.to(self.projection.weight.dtype))  # bfloat16 where weights are cast
@@ -56,11 +61,26 @@ class PatchEmbedding(CustomInit):
 
     def position_table(self, grids: tuple[Grid, ...]) -> Float[Tensor, "R D"]:
         """The positions of the special tokens, then those of every grid, row by row."""
-        if grids == ((self.grid, self.grid),):
-            return self.positions
-        special, learned = self.positions.tensor_split((len(self.special_tokens),))
-        square = learned.view(self.grid, self.grid, -1)
-        return torch.cat([special, *(resized(square, grid).flatten(0, 1) for grid in grids)])
+        return positions_on(self.positions, self.grid, grids)
+
+
+@torch.no_grad()
+def fix_positions(positions: nn.Parameter, grid: int) -> None:
+    """Make a table of positions fixed sines and cosines, and 0 for special tokens: kept with the weights, not trained.
+
+    Those of the column come first, as in the authors' code and in all published weights.
+    """
+    waves = sinusoids_2d(grid, positions.shape[1]).roll(positions.shape[1] // 2, 1)
+    positions.requires_grad_(False).zero_()[-(grid**2) :] = waves.to(positions.device)
+
+
+def positions_on(positions: Float[Tensor, "R D"], grid: int, grids: tuple[Grid, ...]) -> Float[Tensor, "S D"]:
+    """A table for special tokens and then a square grid, as one for them and then all `grids`, row by row."""
+    if grids == ((grid, grid),):
+        return positions
+    special, known = positions.tensor_split((len(positions) - grid**2,))
+    square = known.view(grid, grid, -1)
+    return torch.cat([special, *(resized(square, other).flatten(0, 1) for other in grids)])
 
 
 def sinusoids_2d(grid: int, width: int) -> Float[Tensor, "_ D"]:
@@ -69,8 +89,9 @@ def sinusoids_2d(grid: int, width: int) -> Float[Tensor, "_ D"]:
     Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision Transformers". A rest of the width is 0.
     """
     quarter = width // 4
-    rates = 10_000.0 ** -(torch.arange(quarter) / max(1, quarter))
-    angles = torch.arange(grid)[:, None] * rates  # G Q
+    with torch.device("cpu"):  # numbers, even where a network is built without memory
+        rates = 10_000.0 ** -(torch.arange(quarter) / max(1, quarter))
+        angles = torch.arange(grid)[:, None] * rates  # G Q
     waves = torch.cat([angles.sin(), angles.cos()], 1)  # of a row or a column
     rows, columns = waves[:, None].expand(-1, grid, -1), waves[None].expand(grid, -1, -1)
     return F.pad(torch.cat([rows, columns], 2).flatten(0, 1), (0, width - 4 * quarter))

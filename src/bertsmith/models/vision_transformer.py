@@ -68,12 +68,18 @@ class VisionTransformer(LayerStack):
         self, patches: Patches, hidden: Float[Tensor, "T D"], kernel: KernelName | None = None
     ) -> list[AttentionInputs]:
         """For every layer the kernel, which is the same for all."""
-        name = kernel or self.kernel
-        if name is None:
-            shape = patches.equal_lengths, patches.max_length
-            name = best_kernel(*shape, hidden.device, compute_dtype(hidden), self._layer_config.head_size)
-        sequences = Sequences(patches.bounds, patches.max_length, len(patches.position_rows))
-        return [AttentionInputs(self_attention(name, sequences))] * self.config.layers
+        return attention_inputs(patches, hidden, self._layer_config, kernel or self.kernel)
+
+
+def attention_inputs(
+    patches: Patches, hidden: Float[Tensor, "T D"], config: TransformerConfig, name: KernelName | None = None
+) -> list[AttentionInputs]:
+    """For every layer the kernel of this name, or the fastest one for the batch and the device."""
+    if name is None:
+        shape = patches.equal_lengths, patches.max_length
+        name = best_kernel(*shape, hidden.device, compute_dtype(hidden), config.head_size)
+    sequences = Sequences(patches.bounds, patches.max_length, len(patches.position_rows))
+    return [AttentionInputs(self_attention(name, sequences))] * config.layers
 
 
 class ImageLogits(NamedTuple):

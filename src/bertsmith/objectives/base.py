@@ -155,15 +155,15 @@ class Sums:
     """Totals of a term over the batches of a validation, as plain numbers."""
 
     total: float = 0.0
-    correct: int = 0
+    correct: int | None = 0  # None: the term does not tell
     count: int = 0
     weight: float = 1.0
     ratios: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # further rates by name: a count, and its total
 
     def plus(self, term: Term, count: int) -> "Sums":
-        correct = 0 if term.correct is None else int(term.correct)
+        correct = None if term.correct is None or self.correct is None else self.correct + int(term.correct)
         ratios = {}
         for name, (part, whole) in (term.ratios or {}).items():
             earlier_part, earlier_whole = self.ratios.get(name, (0, 0))
             ratios[name] = (earlier_part + int(part), earlier_whole + int(whole))
-        return Sums(self.total + float(term.total), self.correct + correct, self.count + count, term.weight, ratios)
+        return Sums(self.total + float(term.total), correct, self.count + count, term.weight, ratios)

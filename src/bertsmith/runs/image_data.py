@@ -58,13 +58,14 @@ class ImageData:
 def read(recipe: ImageFineTune) -> ImageData:
     """Read both parts; without dev images, a tenth of the training images is held out, stratified by class."""
     given = recipe.data
-    train = _read_part(recipe, given.train, "train")
+    train = read_part(given, recipe.out, given.train, "train")
     if given.dev is not None:
-        dev, source = _read_part(recipe, given.dev, "train", train.classes), str(given.dev)
+        dev, source = read_part(given, recipe.out, given.dev, "train", train.classes), str(given.dev)
     elif has_part(given.train, "test"):
-        dev, source = _read_part(recipe, given.train, "test", train.classes), f"the test part of {given.train}"
+        dev = read_part(given, recipe.out, given.train, "test", train.classes)
+        source = f"the test part of {given.train}"
     else:
-        train, dev = _split(train)
+        train, dev = split(train)
         source = f"{len(dev):,} of the training images, held out, stratified by class"
     if len(set(train.labels.tolist())) < 2:
         fact = f"holds images of one class only, '{train.classes[train.labels[0]]}'"
@@ -86,8 +87,16 @@ def normalisation(images: LabelledImages) -> Normalisation:
     return Normalisation(tuple(round(float(one), 4) for one in mean), tuple(round(float(one), 4) for one in std))
 
 
-def _read_part(recipe: ImageFineTune, path: Path, part: str, classes: tuple[str, ...] = ()) -> LabelledImages:
-    given = recipe.data
+def read_part(
+    given: ImageDataConfig,
+    out: Path,
+    path: Path,
+    part: str,
+    classes: tuple[str, ...] = (),
+    *,
+    labelled: bool = True,
+) -> LabelledImages:
+    """The images of a path, in the size and the colours of the recipe; many are kept in a file of the run's folder."""
     channels: dict[int, DecodingConfig] = {1: DecodingConfig(channels=1), 3: DecodingConfig(channels=3)}
     size = (given.size, given.size) if given.fit == "stretch" else None
     found = reader.read(
@@ -99,7 +108,8 @@ def _read_part(recipe: ImageFineTune, path: Path, part: str, classes: tuple[str,
         config=replace(channels[given.channels], size=size, resample=given.resample),
         policy=given.on_bad_image,
         workers=min(8, os.cpu_count() or 1) if _is_large(path) else 0,
-        folder=recipe.out if recipe.out.is_dir() else None,
+        folder=out if out.is_dir() else None,
+        labelled=labelled,
     )
     return _fitted(found, given, path)
 
@@ -134,7 +144,8 @@ def _is_large(path: Path) -> bool:
     return sum(1 for _, _ in zip(path.rglob("*"), range(2_000), strict=False)) >= 2_000
 
 
-def _split(whole: LabelledImages) -> tuple[LabelledImages, LabelledImages]:
+def split(whole: LabelledImages) -> tuple[LabelledImages, LabelledImages]:
+    """A tenth of the images is held out, stratified by class."""
     count = len(whole)
     if count < 2:
         raise TextError(whole.locations[0], "is the only image", "Give at least two classes with two images each")

@@ -167,15 +167,22 @@ def export(recipe: ImageFineTune, task: ImageClassification, data: ImageData) ->
 
 
 def _network_config(recipe: ImageFineTune, base: ImageFolder | None) -> ImageConfig:
-    """The configuration of the network; one that goes on at another resolution has other positions."""
+    """The configuration of the network; one that goes on at another resolution has other positions.
+
+    The fixed positions of a masked autoencoder are learned from here on, as by He et al. 2021, appendix A.1.
+    """
     if base is None:
         assert recipe.network is not None
         settings: ImageConfig = recipe.network.settings
+    else:
+        settings = base.config
+    if not isinstance(settings, VisionConfig):
         return settings
-    if isinstance(base.config, VisionConfig) and recipe.data.fit == "stretch":
+    settings = replace(settings, positions="learned")
+    if base is not None and recipe.data.fit == "stretch":
         side = recipe.augmentation.size[0] if recipe.augmentation.size else recipe.data.size
-        return replace(base.config, image_size=side)
-    return base.config
+        return replace(settings, image_size=side)
+    return settings
 
 
 def _weights(

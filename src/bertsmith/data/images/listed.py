@@ -47,6 +47,16 @@ def in_folders(folder: Path) -> Iterator[Listed]:
                         yield Listed(path, str(path), one.name)
 
 
+def anywhere(folder: Path) -> Iterator[Listed]:
+    """All images of a folder and of the folders in it, sorted by name, as one class: for training without labels."""
+    for home, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith(".") and name.lower().endswith(SUFFIXES):
+                path = Path(home, name)
+                yield Listed(path, str(path), "")
+
+
 def in_table(
     path: Path, bad: BadImages, *, columns: tuple[str | None, str | None] = (None, None), root: Path | None = None
 ) -> Iterator[Listed]:

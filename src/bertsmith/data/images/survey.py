@@ -13,7 +13,7 @@ from bertsmith.data.images import cifar, idx, sheets
 from bertsmith.data.images.bad_images import BadImages
 from bertsmith.data.images.binary import bare_name
 from bertsmith.data.images.decoding import SUFFIXES, import_pillow
-from bertsmith.data.images.listed import Listed, holds_paths, in_folders, in_table
+from bertsmith.data.images.listed import Listed, anywhere, holds_paths, in_folders, in_table
 from bertsmith.data.images.reader import read
 from bertsmith.data.labelled.tables import TABLE_SUFFIXES
 from bertsmith.errors import BertsmithError
@@ -57,7 +57,11 @@ def has_part(path: Path, part: str) -> bool:
 
 
 def survey(
-    path: Path, *, columns: tuple[str | None, str | None] = (None, None), root: Path | None = None
+    path: Path,
+    *,
+    columns: tuple[str | None, str | None] = (None, None),
+    root: Path | None = None,
+    labelled: bool = True,
 ) -> Survey | None:
     """The sizes and colours of the images of a path; None where no file can be opened."""
     if (path.is_dir() and _arrays(path, "train")) or cifar.is_binary(path) or idx.is_idx(path):
@@ -65,7 +69,8 @@ def survey(
         grey = idx.is_idx(path) or bool(path.is_dir() and idx.find_files(path, "train"))
         return Survey(images.stacked().shape[2], images.stacked().shape[3], grey=grey, one_size=True)
     if path.is_dir():
-        listed = list(in_folders(path / "train" if (path / "train").is_dir() else path))
+        inside = path / "train" if (path / "train").is_dir() else path
+        listed = list((in_folders if labelled else anywhere)(inside))
     else:
         listed = list(in_table(path, BadImages(), columns=columns, root=root))
     headers = [found for one in listed[:: max(1, len(listed) // SAMPLE)] if (found := _header(one))]

@@ -16,7 +16,7 @@ from bertsmith.data.corpus.sources import import_pyarrow
 from bertsmith.data.labelled import unlabelled
 from bertsmith.data.output import Output
 from bertsmith.errors import TextError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.semantic_search import semantic_search
 from bertsmith.runs.inference_output import checked_inputs, notice_once, output_settings, remaining_inputs
 
@@ -30,7 +30,7 @@ def embed(model: Path, inputs: Sequence[str], out: Path, **options: Any) -> None
     names, parquet = checked_inputs(inputs), out.suffix == ".parquet"
     if parquet:
         import_pyarrow(str(out))
-    loaded = load(model)
+    loaded = load_text_model(model)
     embedder = loaded.embedder(**options)
     header = b"" if parquet else _npy_header(0, embedder.width)
     with Output(out, partial(output_settings, loaded, "embed", options), header=header) as output:
@@ -54,7 +54,7 @@ def embed(model: Path, inputs: Sequence[str], out: Path, **options: Any) -> None
 def search(model: Path, texts: Sequence[str], corpus: Sequence[str], *, top_k: int, as_json: bool) -> None:
     """For each query the nearest lines of the corpus, by cosine similarity."""
     names = checked_inputs(corpus)
-    loaded = load(model)
+    loaded = load_text_model(model)
     lines = list(dict.fromkeys(unlabelled.texts(names)))
     if not lines:
         raise TextError("--corpus", "holds no text")

@@ -16,7 +16,7 @@ from bertsmith.data.labelled.examples import Example, Kind, Sentence
 from bertsmith.data.labelled.mismatch import kind_of, mismatch
 from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.insight import evaluation
 from bertsmith.models.hf import folder as folders
@@ -87,7 +87,7 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
     """
     if out is not None:
         _check_folder(out)
-    loaded = load(model)
+    loaded = load_text_model(model)
     result, path = evaluate_model(loaded, data, overrides=overrides)
     if out is not None:
         with files.explain_os_errors(out):

@@ -8,7 +8,7 @@ from bertsmith import files, terminal
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.labelled.unlabelled import every_line
 from bertsmith.errors import RecipeError, TextError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.insight.inspection.assembly import MAX_READINGS
 from bertsmith.insight.inspection.assembly import inspect as assemble
 from bertsmith.insight.inspection.inspection import Inspection, check_ending
@@ -82,7 +82,7 @@ def open_subjects(path: Path) -> list[Subject]:
     """The model of a folder; or the checkpoints of a run, each as a model."""
     if checkpoint_models.is_checkpoint(path):
         return [model.subject(name) for name, model in checkpoint_models.load_checkpoints(path)]
-    return [load(path).subject()]
+    return [load_text_model(path).subject()]
 
 
 def _check_is_no_file(text: str) -> None:

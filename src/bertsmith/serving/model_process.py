@@ -17,7 +17,7 @@ import msgspec
 import torch
 
 from bertsmith.errors import BertsmithError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.serving import wire
 from bertsmith.serving.batcher import Batcher
@@ -183,7 +183,9 @@ def _failed(number: int, error: Exception) -> Result:
 
 def load_models(settings: Settings) -> dict[str, Model]:
     """The models by name, warmed up."""
-    models = {name: load(folder, settings.device, settings.backend) for name, folder in settings.models.items()}
+    models = {
+        name: load_text_model(folder, settings.device, settings.backend) for name, folder in settings.models.items()
+    }
     for model in models.values():
         if model.embeds_sentences:
             model.embedder(normalise=False, precision=settings.precision)(["warm up"])

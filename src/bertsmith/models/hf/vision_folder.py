@@ -110,6 +110,17 @@ def read(folder: str | Path) -> VisionFolder:
     )
 
 
+def is_vision(folder: str | Path) -> bool:
+    """Whether a folder, or the model of a run, is of a network of images; whatever else is wrong, `read` says."""
+    path = model_folder(folder)
+    if not (path / CONFIG).is_file():
+        return False
+    try:
+        return str(read_json(file_inside(path, CONFIG)).get("model_type")) in VISION_LAYOUTS
+    except FolderError:
+        return False
+
+
 def write(
     folder: str | Path,
     config: VisionConfig,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from inference import photos
 from inference.test_load import plain, saved
 from tasks.small import shape, stirred, tokenizer
 from tiny import write_text
@@ -41,7 +42,7 @@ PARTS = ("BertsmithError", "FineTune", "Recipe", "Tokenizer", "Transformer", "Tr
 RESULTS = (
     *(bertsmith.Run, bertsmith.Evaluation, bertsmith.FilledText, bertsmith.WordPrediction, bertsmith.ScoredText),
     *(bertsmith.Prediction, GeneratedText, TranslatedText, TokenAlignment, Results, Embedder),
-    *(KeyedVectors, Neighbour, SimilarityScores, AnalogyScores),
+    *(bertsmith.ImageModel, KeyedVectors, Neighbour, SimilarityScores, AnalogyScores),
     *(Inspection, InspectedText),
 )
 WORDS = WordVectors(
@@ -106,6 +107,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, recipe in RECIPES.items():
         (folder / name).write_text(recipe)
     plain(folder / "runs" / "mine" / "model")
+    photos.model(folder / "runs" / "photos" / "model")
+    photos.images(folder / "photos")
     classifier = SequenceClassification(Transformer(shape()), SequenceClassification.Config(), ("bad", "good"))
     saved(folder / "runs" / "reviews" / "model", "class", stirred(classifier))
     for run, name in {"ner": "tag", "squad": "answer", "swag": "choose"}.items():

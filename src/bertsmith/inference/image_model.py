@@ -3,7 +3,7 @@
 Every call takes one image and returns one result, or takes a list or a folder and returns a list.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -139,7 +139,7 @@ class ImageModel:
         top_k: int = 5,
         size: str = "model",
         precision: str = "float32",
-        on_error: Any = None,
+        on_error: Callable[[Exception], Any] | None = None,
     ) -> Iterator[Prediction]:
         """`predict` for any number of images with names, one after the other as they are known.
 
@@ -201,8 +201,9 @@ class ImageModel:
         normalise: bool = True,
         size: str = "model",
         precision: str = "auto",
-    ) -> Iterator[NDArray[np.float32]]:
-        """`embed` for any number of images with names, one vector after the other.
+        on_error: Callable[[Exception], Any] | None = None,
+    ) -> Iterator[Any]:
+        """`embed` for any number of images with names, one after the other; `on_error` of those that cannot be read.
 
         >>> from bertsmith.inference.image_inputs import as_images
         >>> [vector.shape for vector in bertsmith.load("runs/photos").embed_stream(as_images("photos")[0])]
@@ -220,7 +221,8 @@ class ImageModel:
             joined = torch.cat(parts, 1) if layer_join == "concatenate" else torch.stack(parts).sum(0)
             return list(torch.nn.functional.normalize(joined) if normalise else joined)
 
-        return (row.cpu().numpy() for row in self._mapped(images, vectors, size, precision))
+        rows = self._mapped(images, vectors, size, precision, on_error)
+        return (row.cpu().numpy() if isinstance(row, Tensor) else row for row in rows)
 
     def save(self, folder: str | Path) -> Path:
         """Write a model folder, which `bertsmith.load` and transformers open, and return its path.
@@ -245,7 +247,12 @@ class ImageModel:
         return Path(folder)
 
     def _mapped(
-        self, images: Iterable[NamedImage], compute: Any, size: str, precision: str, on_error: Any = None
+        self,
+        images: Iterable[NamedImage],
+        compute: Any,
+        size: str,
+        precision: str,
+        on_error: Callable[[Exception], Any] | None = None,
     ) -> Iterator[Any]:
         _check_choices(size=size, precision=precision)
         options: dict[str, Any] = {"size": size, "precision": precision, "on_error": on_error, "device": self.device}

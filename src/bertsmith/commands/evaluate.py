@@ -71,11 +71,6 @@ def evaluate(
             remedy = "Name a labelled file: bertsmith evaluate MODEL test.csv; or --suite and its --data"
             raise RecipeError("evaluate", "there is no data", remedy)
         data, arguments = Path(arguments[0]), arguments[1:]
-    if suite is None and vision_folder.is_vision(model):
-        if arguments:
-            raise RecipeError(arguments[0], "is no setting here", "An evaluation on images has none")
-        show(evaluate_images(model, data, out), out)
-        return
     if suite is None and data.is_dir() and glue.recognise(data) is None and _is_glue(data):
         suite = "glue"
     if suite is None:
@@ -88,10 +83,14 @@ def evaluate(
 
 
 def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The scores of a fine-tuned model on a labelled file, with details and comparisons.
+    """The scores of a fine-tuned model on a labelled file or labelled images, with details and comparisons.
 
     With an output folder, also writes `result.json` and a report.
     """
+    if vision_folder.is_vision(model):
+        if overrides:
+            raise RecipeError(overrides[0], "is no setting here", "An evaluation on images has none")
+        return evaluate_images(model, data, out)
     if out is not None:
         check_folder(out)
     loaded = load_text_model(model)

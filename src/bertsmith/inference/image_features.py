@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -17,13 +17,12 @@ from torch import Tensor
 
 from bertsmith.data.images.decoding import DecodingConfig
 from bertsmith.data.rows import batch_by_length
+from bertsmith.inference.embedder import Precision
 from bertsmith.inference.image_inputs import NamedImage, pixels_of
 from bertsmith.inference.image_preparation import ImageSize, check_patches, prepare
 from bertsmith.models.hf.image_processor import ImageProcessor
 from bertsmith.models.patches import Patches
 from bertsmith.models.vision_config import VisionConfig
-
-Precision = Literal["auto", "float32", "bfloat16"]
 
 CHUNK_IMAGES = {"cpu": 32, "cuda": 512}  # images that are prepared together, and then sorted by size
 BATCH_PATCHES = {"cpu": 4_096, "cuda": 65_536}  # patches in a batch

@@ -5,7 +5,7 @@ Every call takes one image and returns one result, or takes a list or a folder a
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from bertsmith import files
 from bertsmith.errors import FolderError, RecipeError, suggest
-from bertsmith.inference.image_features import Precision, map_images, pooled
+from bertsmith.inference.embedder import LayerJoin, Precision
+from bertsmith.inference.image_features import map_images, pooled
 from bertsmith.inference.image_inputs import NamedImage, as_images
 from bertsmith.inference.image_preparation import ImageSize
 from bertsmith.inference.inputs import as_integers, short_repr
@@ -27,10 +28,8 @@ from bertsmith.models.hf.vision_layout import vision_layout_of
 from bertsmith.models.patches import Patches
 from bertsmith.models.vision_transformer import ImageClassifier
 
-ImagePooling = Literal["first", "mean"]  # the class token, or the mean of all patches
-LayerJoin = Literal["sum", "concatenate"]
 CHOICES: dict[str, tuple[Any, ...]] = {
-    "pooling": get_args(ImagePooling),
+    "pooling": ("first", "mean"),  # the class token, or the mean of all patches
     "layer_join": get_args(LayerJoin),
     "size": get_args(ImageSize),
     "precision": get_args(Precision),

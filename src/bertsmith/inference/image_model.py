@@ -4,40 +4,23 @@ Every call takes one image and returns one result, or takes a list or a folder a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith import files
-from bertsmith.errors import FolderError, RecipeError, suggest
-from bertsmith.inference.embedder import LayerJoin, Precision
+from bertsmith.errors import FolderError, RecipeError
 from bertsmith.inference.image_features import map_images, pooled
 from bertsmith.inference.image_inputs import NamedImage, as_images
-from bertsmith.inference.image_preparation import ImageSize
 from bertsmith.inference.inputs import as_integers, short_repr
+from bertsmith.inference.loaded_image_model import LoadedImageModel, check_choices
 from bertsmith.inference.prediction import Prediction
-from bertsmith.inference.save import MODEL_CARD, OWN_CONFIG_KEYS
-from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf import vision_folder
-from bertsmith.models.hf.vision_folder import VisionFolder
-from bertsmith.models.hf.vision_layout import vision_layout_of
 from bertsmith.models.patches import Patches
-from bertsmith.models.vision_transformer import ImageClassifier
-
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "pooling": ("first", "mean"),  # the class token, or the mean of all patches
-    "layer_join": get_args(LayerJoin),
-    "size": get_args(ImageSize),
-    "precision": get_args(Precision),
-}
-MAX_LABELS_SHOWN = 6  # labels in the repr of a model
 
 
-class ImageModel:
+class ImageModel(LoadedImageModel):
     """A network of images, as `bertsmith.load` returns it for the folder of a ViT or a DeiT.
 
     >>> photos = bertsmith.load("runs/photos")
@@ -46,73 +29,6 @@ class ImageModel:
     >>> photos.embed("photos").shape
     (2, 16)
     """
-
-    def __init__(self, opened: VisionFolder, path: str, device: torch.device) -> None:
-        if opened.config.channels not in (1, 3):
-            fact = f"reads images of {opened.config.channels} channels"
-            raise FolderError(path, fact, "Only grey images (1) and those in red, green and blue (3) can be read")
-        self.path, self.config, self.processor = path, opened.config, opened.processor
-        self.labels, self._opened = opened.labels, opened
-        classifies = "classifier" in opened.parts
-        self.network: ImageClassifier | None = opened.classifier().to(device) if classifies else None
-        self.trunk = opened.trunk().to(device) if self.network is None else self.network.trunk
-
-    def __repr__(self) -> str:
-        return f"ImageModel({self.description}, '{self.path}')"
-
-    @property
-    def description(self) -> str:
-        """Kind, size, task and device in a line.
-
-        >>> bertsmith.load("runs/photos").description
-        'vit, 3 layers of width 16, ... parameters, images of 16 x 16 in patches of 4 x 4, ..., cpu'
-        """
-        config, module = self.config, self.network or self.trunk
-        count = sum(weight.numel() for weight in module.parameters())
-        parameters = f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count:,}"
-        side, patch = config.image_size, config.patch_size
-        size = f"{config.layers} layers of width {config.width}, {parameters} parameters"
-        images = f"images of {side} x {side} in patches of {patch} x {patch}"
-        return f"{self.kind}, {size}, {images}, {self.purpose}, {self.device}"
-
-    @property
-    def kind(self) -> str:
-        """The model type, as transformers names it.
-
-        >>> bertsmith.load("runs/photos").kind
-        'vit'
-        """
-        return vision_layout_of(self.config).model_type
-
-    @property
-    def purpose(self) -> str:
-        """The classes, or that there are none, in a few words.
-
-        >>> bertsmith.load("runs/photos").purpose
-        'classes (cat, dog, bird)'
-        """
-        if self.network is None:
-            return "features of images"
-        more = ", ..." if len(self.labels) > MAX_LABELS_SHOWN else ""
-        return f"classes ({', '.join(self.labels[:MAX_LABELS_SHOWN])}{more})"
-
-    @property
-    def device(self) -> torch.device:
-        """The device that the weights are on.
-
-        >>> bertsmith.load("runs/photos", device="cpu").device.type
-        'cpu'
-        """
-        return self.trunk.embedding.positions.device
-
-    @property
-    def image_size(self) -> int:
-        """The side in pixels of the images that the positions were learnt for; those of others are interpolated.
-
-        >>> bertsmith.load("runs/photos").image_size
-        16
-        """
-        return self.config.image_size
 
     def predict(self, images: Any, *, top_k: int = 5, size: str = "model", precision: str = "float32") -> Any:
         """The most probable class of an image or of many, its probability, and those of the `top_k` best.
@@ -208,7 +124,7 @@ class ImageModel:
         >>> [vector.shape for vector in bertsmith.load("runs/photos").embed_stream(as_images("photos")[0])]
         [(16,), (16,)]
         """
-        _check_choices(pooling=pooling, layer_join=layer_join)
+        check_choices(pooling=pooling, layer_join=layer_join)
         chosen, count = as_integers(layers, "layers"), self.config.layers
         if not chosen or (wrong := [layer for layer in chosen if not -count - 1 <= layer <= count]):
             fact = f"there is no {wrong[0]}" if chosen else "none is chosen"
@@ -223,28 +139,6 @@ class ImageModel:
         rows = self._mapped(images, vectors, size, precision, on_error)
         return (row.cpu().numpy() if isinstance(row, Tensor) else row for row in rows)
 
-    def save(self, folder: str | Path) -> Path:
-        """Write a model folder, which `bertsmith.load` and transformers open, and return its path.
-
-        >>> photos = bertsmith.load("runs/photos")
-        >>> copy = bertsmith.load(photos.save("photos-copy"))
-        >>> copy.predict("photos/cat.png") == photos.predict("photos/cat.png")
-        True
-        """
-        if not isinstance(folder, str | Path) or not str(folder):
-            raise FolderError("folder", f"is {short_repr(folder)}", "Give a path")
-        if self.network is None:
-            own = {f"trunk.{name}": weight for name, weight in self.trunk.state_dict().items()}
-        else:
-            own = self.network.state_dict()
-        weights = {**self._opened.state_dict, **own}  # with a pooler, which the network does not use
-        extra = {key: self._opened.config_json[key] for key in OWN_CONFIG_KEYS if key in self._opened.config_json}
-        with folders.atomic_folder(folder) as target:
-            vision_folder.write(target, self.config, weights, self.labels, self.processor, extra)
-            if (card := Path(self.path) / MODEL_CARD).is_file():
-                files.write(target / MODEL_CARD, card.read_bytes())
-        return Path(folder)
-
     def _mapped(
         self,
         images: Iterable[NamedImage],
@@ -253,7 +147,7 @@ class ImageModel:
         precision: str,
         on_error: Callable[[Exception], Any] | None = None,
     ) -> Iterator[Any]:
-        _check_choices(size=size, precision=precision)
+        check_choices(size=size, precision=precision)
         options: dict[str, Any] = {"size": size, "precision": precision, "on_error": on_error, "device": self.device}
         return map_images(images, compute, self.config, self.processor, **options)
 
@@ -272,10 +166,3 @@ class ImageModel:
         probabilities = {self.labels[index]: share for share, index in zip(*best, strict=True)}
         label = self.labels[best[1][0]]
         return {"label": label, "probability": best[0][0], "probabilities": probabilities}
-
-
-def _check_choices(**given: Any) -> None:
-    """Refuse a value that is none of the choices, with the nearest one."""
-    for name, value in given.items():
-        if value not in CHOICES[name]:
-            raise RecipeError(name, f"is {short_repr(value)}", suggest(str(value), CHOICES[name]))

@@ -154,6 +154,16 @@ def test_evaluate_reads_a_table_and_indices_as_labels(home: Path, labelled: Path
     assert by_table["summary"] == evaluate_images.evaluate_images(home / "model", labelled)["summary"]
 
 
+def test_inspect_writes_a_page_and_its_figures(home: Path, tmp_path: Path) -> None:
+    image, page = home / "images" / "cat.png", tmp_path / "inside.html"
+    told = invoked("inspect", home / "model", image, "--out", page, "--json", "--size", "own")
+    assert "cat.png, 70 patches of 4 x 4 pixels" in told
+    assert f"written {page}" in told
+    figures = json.loads((tmp_path / "inside.json").read_text())
+    assert [one["grid"] for one in figures["images"]] == [[10, 7]]
+    assert page.read_text().startswith("<!doctype html>")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -171,6 +181,12 @@ def test_evaluate_reads_a_table_and_indices_as_labels(home: Path, labelled: Path
         (["evaluate", "MODEL", "IMAGES", "data.label=x"], r"data.label=x: is no setting here"),
         (["evaluate", "MODEL", "IMAGES", "--out", "MODEL"], r"is the folder of a model. Choose another"),
         (["fill", "MODEL", "a [MASK]"], r"is a model of images, and takes no text"),
+        (["inspect", "MODEL", "--out", "p.html"], r"images: none is named"),
+        (["inspect", "MODEL", "IMAGES", "--out", "p.png"], r"p.png: has the unknown ending '.png'. Use .html or .json"),
+        (["inspect", "MODEL", "IMAGES", "--text", "x", "--out", "p.html"], r"--text: is for models of text, and"),
+        (["inspect", "MODEL", "MODEL", "--out", "p.html"], r"inspect: a page shows one model of images. Name it first"),
+        (["inspect", "TEXT", "CAT", "--out", "p.html"], r"cat.png: is an image, and all models here read text"),
+        (["inspect", "TEXT", "--size", "own", "--out", "p.html"], r"--size: is for images, and the model reads text"),
         (["predict", "TEXT", "IMAGES"], r"images: is of images, and the model reads text. Take a model folder of ViT"),
     ],
 )
@@ -181,6 +197,7 @@ def test_what_does_not_fit_is_one_line(
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "config.json").write_text('{"model_type": "bert"}')
     names = {"MODEL": str(home / "model"), "IMAGES": str(home / "images"), "TEXT": str(tmp_path / "text")}
+    names["CAT"] = str(home / "images" / "cat.png")
     result = CliRunner().invoke(app, [names.get(one, one) for one in arguments])
     assert isinstance(result.exception, BertsmithError), result.output
     with pytest.raises(BertsmithError, match=message):

@@ -22,6 +22,7 @@ from bertsmith.inference.generate import GeneratedText
 from bertsmith.inference.semantic_search import semantic_search
 from bertsmith.inference.translate import TokenAlignment, TranslatedText
 from bertsmith.inference.word_vectors import AnalogyScores, KeyedVectors, Neighbour, SimilarityScores
+from bertsmith.insight.image_inspection.inspection import ImageInspection
 from bertsmith.insight.inspection.inspected_text import InspectedText
 from bertsmith.insight.inspection.inspection import Inspection
 from bertsmith.insight.table import Results
@@ -43,7 +44,7 @@ RESULTS = (
     *(bertsmith.Run, bertsmith.Evaluation, bertsmith.FilledText, bertsmith.WordPrediction, bertsmith.ScoredText),
     *(bertsmith.Prediction, GeneratedText, TranslatedText, TokenAlignment, Results, Embedder),
     *(bertsmith.ImageModel, KeyedVectors, Neighbour, SimilarityScores, AnalogyScores),
-    *(Inspection, InspectedText),
+    *(Inspection, InspectedText, ImageInspection),
 )
 WORDS = WordVectors(
     ["king", "queen", "man", "woman", "river"],

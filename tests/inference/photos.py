@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models.test_vision import SMALL
+from models.test_vision import SMALL as SMALL
+from models.test_vision import built as built
 from models.test_vision_folder import saved
 from PIL import Image
 

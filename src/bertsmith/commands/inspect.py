@@ -6,6 +6,7 @@ from typing import Any
 
 from bertsmith import files, terminal
 from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.images.image_files import is_image_path
 from bertsmith.data.labelled.unlabelled import every_line
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference.load import load_text_model
@@ -37,6 +38,8 @@ def inspect(
     as_json: bool = False,
 ) -> Inspection:
     """Write the page; with `pictures` and `as_json`, also PNG files and the figures next to it."""
+    if image := next((one for one in models if one.is_file() and is_image_path(str(one))), None):
+        raise TextError(image, "is an image, and all models here read text", "Take a model folder of ViT or DeiT")
     check_ending(out)
     files.check_file(out)
     for text in texts:

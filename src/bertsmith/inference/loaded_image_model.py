@@ -1,6 +1,6 @@
 """A loaded model of images: a network with its classes, and the preparation of its images, opened from a folder.
 
-It knows its classes and its device, saves itself, and shows what is inside; `image_model.py` adds the calls that use it.
+It knows its classes and its device, saves itself, and shows what is inside; `image_model.py` has the calls that use it.
 """
 
 from pathlib import Path

@@ -26,23 +26,23 @@ function makeReadout(label, pick = null) {
     show(shares, text) {
       row = shares.patches;
       rest = text;
-      const most = row.reduce((largest, value) => Math.max(largest, value), 0);
       picture.show(row, patchOf(state.token), state.style);
-      legend.replaceChildren(state.style === 1 ? "" : makeLegend(most));
+      legend.replaceChildren(state.style === 1 ? "" : makeLegend(row));
       output.textContent = rest;
     },
   };
 }
 
-/** The legend of colours up to the largest share. */
-function makeLegend(most) {
+/** The legend of colours, from the smallest share to the largest. */
+function makeLegend(row) {
+  const [least, most] = [Math.min(...row), Math.max(...row)];
   const bar = el("div", { className: "scale-bar warm" });
   const mark = (at, text) => {
     const made = el("span", { textContent: text });
     made.style.left = `${100 * at}%`;
     return made;
   };
-  return el("div", { className: "scale" }, bar, el("div", { className: "scale-marks" }, mark(0, "0"), mark(0.5, percent(most / 4)), mark(1, percent(most))));
+  return el("div", { className: "scale" }, bar, el("div", { className: "scale-marks" }, mark(0, percent(least)), mark(0.5, percent((least + most) / 2)), mark(1, percent(most))));
 }
 
 function shareText(shares) {

@@ -61,7 +61,7 @@ function guesses(title, top) {
     bar.style.width = `${Math.max(0.5, 100 * share)}%`;
     return el("p", { className: "guess" }, el("span", {}, bdi(label)), el("span", { textContent: percent(share) }), bar);
   };
-  return el("div", { className: "guesses" }, el("h3", { textContent: title }), ...top.map(line));
+  return el("div", { className: "ranked" }, el("h3", { textContent: title }), ...top.map(line));
 }
 
 function start() {

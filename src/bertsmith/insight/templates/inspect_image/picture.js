@@ -2,7 +2,16 @@
 
 const STYLES = ["colours over the image", "light over the image", "colours alone"];
 const SHADE = 0.86; // how much of the image the strongest colour, or the darkest shadow, covers
-const FAINT = 0.03; // shares below this part of the largest are not drawn
+
+/** Values as shares of the way from the smallest to the largest; of those with two signs, from 0 to the largest. */
+function stretched(values, signed = false) {
+  let [low, high] = [signed ? 0 : Infinity, 0];
+  for (const value of values) {
+    if (!signed) low = Math.min(low, value);
+    high = Math.max(high, Math.abs(value));
+  }
+  return Float32Array.from(values, (value) => (Math.abs(value) - low) / (high - low || 1));
+}
 
 class Picture {
   /** `enter(patch)` and `pick(patch)` hear of the pointer and of clicks; `signed` pictures have shares below zero. */
@@ -47,7 +56,7 @@ class Picture {
     this.draw();
   }
 
-  /** Shares of the patches, drawn against the largest; without any, the image alone. `chosen` is framed. */
+  /** Shares of the patches, drawn from the smallest to the largest; without any, the image alone. `chosen` is framed. */
   show(values, chosen = null, style = 0) {
     Object.assign(this, { values, chosen, style });
     const [height, width] = reading.size;
@@ -87,16 +96,14 @@ class Picture {
 
   paint(context, place) {
     const { blue, orange } = colours();
-    const most = this.values.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0) || 1;
-    this.values.forEach((value, patch) => {
-      const share = Math.sqrt(Math.abs(value) / most);
+    stretched(this.values, this.signed).forEach((share, patch) => {
+      const value = this.values[patch];
       const [left, top, wide, tall] = place(patch);
       if (this.style === 1) {
         context.fillStyle = `rgba(0, 0, 0, ${(SHADE * (1 - share)).toFixed(3)})`;
         context.fillRect(left, top, wide, tall);
         return;
       }
-      if (share ** 2 < FAINT && this.style === 0) return;
       const table = this.signed && value > 0 ? blue : orange;
       const at = 3 * Math.round(255 * share);
       const alpha = this.style === 2 ? 1 : SHADE * share;
@@ -104,7 +111,7 @@ class Picture {
       const tone = this.style === 2 ? at : 3 * 150;
       context.fillStyle = `rgba(${table[tone]}, ${table[tone + 1]}, ${table[tone + 2]}, ${alpha.toFixed(3)})`;
       context.fillRect(left, top, wide, tall);
-      if (this.signed && value < 0) this.stripe(context, left, top, wide, tall);
+      if (this.signed && value < 0 && share > 0.05) this.stripe(context, left, top, wide, tall);
     });
   }
 
@@ -126,16 +133,15 @@ class Picture {
   }
 }
 
-/** A small map of shares in colours alone, each scaled to its largest. */
+/** A small map of shares in colours alone, each from its smallest to its largest. */
 function smallMap(canvas, values) {
   const [rows, columns] = reading.grid;
   Object.assign(canvas, { width: columns, height: rows });
   canvas.style.aspectRatio = `${columns} / ${rows}`;
   const table = colours().orange;
-  const most = values.reduce((largest, value) => Math.max(largest, value), 0) || 1;
   const image = new ImageData(columns, rows);
-  values.forEach((value, patch) => {
-    const at = 3 * Math.round(255 * Math.sqrt(value / most));
+  stretched(values).forEach((share, patch) => {
+    const at = 3 * Math.round(255 * share);
     image.data.set([table[at], table[at + 1], table[at + 2], 255], 4 * patch);
   });
   canvas.getContext("2d").putImageData(image, 0, 0);

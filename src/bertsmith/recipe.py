@@ -7,18 +7,26 @@ from typing import Any, Literal
 
 from bertsmith import config, files
 from bertsmith.config import Component, component_field
+from bertsmith.data.images.augmentation import AugmentationConfig
 from bertsmith.errors import RunError
 from bertsmith.models.family import FAMILY
-from bertsmith.objectives import OBJECTIVES
+from bertsmith.models.vision_family import IMAGE_FAMILY, VISION_FAMILY
+from bertsmith.objectives import IMAGE_OBJECTIVES, OBJECTIVES
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.adapt import AdaptConfig
+from bertsmith.tasks.image_classification import ImageClassification
 from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train import log
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.train_config import TrainConfig
 
-RUN_KINDS = {"task": "fine-tuning", "objective": "pretraining", "sampling": "word2vec"}  # by a section of the recipe
+RUN_KINDS = {  # by a section of the recipe, the first that is there
+    "objective": "pretraining",
+    "augmentation": "training on images",
+    "task": "fine-tuning",
+    "sampling": "word2vec",
+}
 EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # the length of a run; the last one given counts
 
 
@@ -132,6 +140,87 @@ class FineTune:
             raise ValueError(f"{fact}. Use transformer-small, or pretrain it first")
         if self.model is not None and self.tokenizer is not None:
             raise ValueError("a model folder has its own tokenizer. Leave tokenizer out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageDataConfig:
+    """The labelled images, the size that they are read in, and the size of batches."""
+
+    train: Path  # training images: a folder by class, a table with paths, or files of CIFAR-10 or MNIST
+    dev: Path | None = None  # images to evaluate on; by default the `test` part, or a tenth that is held out
+    path: str | None = None  # column of a table with the paths; guessed by default
+    label: str | None = None  # column of a table with the labels; guessed by default
+    root: Path | None = None  # folder that the paths of a table begin at; that of the table by default
+    size: int = 224  # pixels on each side of the square that every image is stretched to
+    fit: Literal["stretch", "keep"] = "stretch"  # or keep the size of each image: nothing is padded
+    resample: Literal["bilinear", "bicubic"] = "bicubic"  # how images are stretched
+    channels: int = 3  # red, green and blue; or 1, grey
+    on_bad_image: Literal["skip", "fail"] = "skip"  # skip, count and name images that cannot be read, or fail
+    batch_size: int = 128  # images in a micro-batch
+    workers: int = 2  # threads that make batches ahead of time
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3):
+            raise ValueError(f"channels is {self.channels}. Give 3 for colours, or 1 for grey")
+        if self.size < 1 or self.batch_size < 1:
+            raise ValueError("size and batch_size are at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFineTune:
+    """Training on labelled images: of a network from scratch, or of a model folder that goes on. Touvron et al. 2020.
+
+    >>> sorted(part.name for part in dataclasses.fields(bertsmith.ImageFineTune))[:3]
+    ['augmentation', 'data', 'keep']
+    """
+
+    out: Path  # the run's folder: log, checkpoints, model, report
+    model: Path | None = None  # a model folder to start from
+    network: Component | None = field(default=None, metadata={"table": IMAGE_FAMILY})  # or a randomly initialised one
+    teacher: Path | None = None  # a model folder whose predictions are learnt: distillation
+    task: ImageClassification.Config = field(default_factory=ImageClassification.Config)
+    data: ImageDataConfig
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    keep: Literal["best", "last"] = "last"  # the weights of the last step, or of the best evaluation
+    seeds: int = 1  # random seeds; scores are the mean with a 95 % interval
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.network is None):
+            raise ValueError("give either model, a folder to start from, or network, randomly initialised")
+        if self.task.linear_probe and self.model is None:
+            raise ValueError("a linear probe is of a trained network. Give a model folder, or set linear_probe=false")
+        if self.data.fit == "keep" and self.task.mixes:
+            raise ValueError("images of several sizes cannot be mixed. Set data.fit=stretch, or mixup=0 and cutmix=0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePretraining:
+    """Pretraining on images without labels: a masked autoencoder. He et al. 2021.
+
+    >>> sorted(part.name for part in dataclasses.fields(bertsmith.ImagePretraining))[:3]
+    ['augmentation', 'data', 'keep']
+    """
+
+    out: Path  # the run's folder: log, checkpoints, model, report
+    model: Component = component_field(VISION_FAMILY)
+    objective: Component = component_field(IMAGE_OBJECTIVES)
+    data: ImageDataConfig
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    keep: Literal["best", "last"] = "last"  # the weights of the last step, or of the lowest validation loss
+
+    def __post_init__(self) -> None:
+        if self.model.settings.positions != "sinusoidal":
+            fact = f"'{self.model.kind}' learns its positions, and a masked autoencoder has fixed ones"
+            raise ValueError(f"{fact}. Use a member such as mae-small, or train it by bertsmith finetune")
+        if self.model.settings.channels != self.data.channels:
+            fact = f"data.channels is {self.data.channels}, and the network reads {self.model.settings.channels}"
+            raise ValueError(f"{fact}. Set both alike")
 
 
 def settle(recipe: Any, may_change: frozenset[str]) -> None:

@@ -44,7 +44,7 @@ STORY = RunSummary(
     data={"documents": "700", "data SHA-256": "ab" * 32},
     recipe='[train]\nbudget = "4m"\n',
     machine={"device": "a laptop", "torch": "2.13.0"},
-    unigram_loss=6.4,
+    baseline=6.4,
 )
 
 
@@ -157,7 +157,7 @@ def test_the_bars_of_an_example_share_one_scale() -> None:
     ],
 )
 def test_an_empty_or_broken_log_still_makes_a_page(lines: list[dict[str, Any]]) -> None:
-    assert "bare" in Outline(report.page(RunSummary(title="bare", records=lines, unigram_loss=6.0))).text
+    assert "bare" in Outline(report.page(RunSummary(title="bare", records=lines, baseline=6.0))).text
 
 
 def test_notes_and_left_out_updates_are_told() -> None:

@@ -21,7 +21,7 @@ from bertsmith.nn.init import initialise
 SMALL = VisionConfig(image_size=16, patch_size=4, width=16, layers=3, heads=2, feed_forward=24)
 DISTILLED = replace(SMALL, distillation_token=True)
 SIZES = [(16, 16), (8, 20), (16, 16), (4, 4), (20, 8)]
-# Of the papers, with a classifier of 1000 classes; DeiT has two.
+# Of the papers, with a classifier of 1000 classes; DeiT has two. MAE's encoders are ViT's.
 PUBLISHED = {
     "vit-tiny": 5_717_416,
     "vit-small": 22_050_664,
@@ -30,6 +30,10 @@ PUBLISHED = {
     "deit-tiny": 5_910_800,
     "deit-small": 22_436_432,
     "deit-base": 87_338_192,
+    "mae-tiny": 5_717_416,
+    "mae-small": 22_050_664,
+    "mae-base": 86_567_656,
+    "mae-large": 304_326_632,
 }
 
 
@@ -215,6 +219,10 @@ def test_the_matrices_are_those_of_the_layers() -> None:
         ({"image_size": 3}, "images of 3 pixels have no patch of 4. Take a smaller patch_size"),
         ({"heads": 3}, "a width of 16 cannot be shared by 3 heads. Take a multiple"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share"),
+        (
+            {"width": 18, "positions": "sinusoidal"},
+            "a width of 18 cannot be shared by four waves. Take a multiple of 4",
+        ),
     ],
 )
 def test_impossible_sizes_are_refused(changes: dict[str, float], message: str) -> None:

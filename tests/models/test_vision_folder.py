@@ -72,7 +72,7 @@ def test_a_damaged_folder_is_found_by_its_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "swin"}, r"model_type is 'swin'. Known: deit, vit"),
+        ({"model_type": "swin"}, r"model_type is 'swin'. Known: deit, vit, vit_mae"),
         ({"qkv_bias": False}, r"qkv_bias is False. Only True can be opened"),
         ({"pooler_output_size": 7}, r"pooler_output_size is 7. Only 16 can be opened"),
         ({"hidden_act": "swish"}, r"unknown hidden_act 'swish'"),

@@ -137,7 +137,7 @@ def test_a_folder_of_ours_opens_in_transformers(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow("builds seven models")
-@pytest.mark.parametrize("name", VISION_FAMILY)
+@pytest.mark.parametrize("name", [name for name in VISION_FAMILY if "mae" not in name])
 def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> None:
     config = VISION_FAMILY[name]
     kind = f"{vision_layout_of(config).beginning}ForImageClassification"

@@ -127,7 +127,8 @@ def test_an_f1_of_two_classes_is_named_with_its_class() -> None:
     found = ClassificationFindings(("no", "yes"), None)
     found.add([text("no"), text("yes")], [said("no"), said("yes")])
     case = CASES["class"]
-    evaluator = DevEvaluator(case.task(), case.examples, [], torch.device("cpu"), 100, None, [(found.metrics(), found)])
+    evaluator = DevEvaluator(case.task(), case.examples, [], torch.device("cpu"), 100)
+    evaluator.best_and_latest = [(found.metrics(), found)]
     assert evaluator.metric_name("f1") == "F1 of 'yes'"
     assert evaluator.metric_name("matthews") == "Matthews correlation"
 

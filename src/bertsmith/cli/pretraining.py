@@ -182,7 +182,8 @@ def pretrain(
     recipe: RecipeName,
     overrides: Overrides = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder that `bertsmith prepare` wrote; by default, the recipe's.")
+        Path | None,
+        typer.Option(help="Folder that `bertsmith prepare` wrote, or images; by default, the recipe's."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(callback=check_folder, help="Output folder; by default, the recipe's.")
@@ -191,12 +192,20 @@ def pretrain(
     budget: Annotated[str | None, typer.Option(help="Training time instead of steps: 90s, 10m, 2h.")] = None,
     learning_rate: LearningRate = None,
 ) -> None:
-    """Pretrain the model of a recipe on prepared text. Run the same command again to resume from a checkpoint."""
+    """Pretrain the model of a recipe on prepared text, or on images: `pretrain mae-small IMAGES --out DIR`.
+
+    Run the same command again to resume from a checkpoint.
+    """
     from bertsmith.commands import pretrain as command
-    from bertsmith.commands.arguments import PRETRAIN_KEYS, options_as_overrides
+    from bertsmith.commands import pretrain_images
+    from bertsmith.commands.arguments import PRETRAIN_KEYS, options_as_overrides, path_before_overrides
 
     options = {"steps": steps, "budget": budget, "learning_rate": learning_rate}
-    changes = [*options_as_overrides(options, PRETRAIN_KEYS), *(overrides or [])]
+    data, settings = path_before_overrides(data, overrides or [])
+    changes = [*options_as_overrides(options, PRETRAIN_KEYS), *settings]
+    if pretrain_images.reads_images(recipe):
+        pretrain_images.pretrain(pretrain_images.read_recipe(recipe, data, out, changes))
+        return
     command.pretrain(command.with_paths(command.read_recipe(recipe, changes), data, out))
 
 

@@ -15,6 +15,7 @@ from bertsmith.commands import inspect as looking
 from bertsmith.commands import make as making
 from bertsmith.commands import prepare as preparing
 from bertsmith.commands import pretrain as pretraining
+from bertsmith.commands import pretrain_images as pretraining_images
 from bertsmith.commands.results import Evaluation, Export, Run
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
@@ -114,7 +115,8 @@ def pretrain(
 ) -> Run:
     """Pretrain a model from a recipe: a name of `bertsmith.models()`, a TOML file or a `Recipe`.
 
-    `data` is a folder that `prepare` wrote, or text, which is then prepared in the run's folder. `options`: steps,
+    `data` is a folder that `prepare` wrote, or text, which is then prepared in the run's folder; or images, for a
+    recipe such as mae-small. `options`: steps,
     epochs, budget, learning_rate, weight_decay, batch_tokens, gradient_accumulation, max_length, seed, device, start;
     `overrides` set any key of the recipe, such as "model.layers=2".
 
@@ -123,6 +125,10 @@ def pretrain(
     True
     """
     changes = [*arguments.options_as_overrides(options, arguments.PRETRAIN_KEYS), *arguments.as_overrides(overrides)]
+    if not isinstance(recipe, Recipe) and pretraining_images.reads_images(recipe):
+        images = None if data is None else arguments.as_path(data, "data")
+        whole = pretraining_images.read_recipe(recipe, images, None if out is None else Path(out), changes)
+        return Run(whole.out, pretraining_images.pretrain(whole))
     if isinstance(recipe, Recipe):
         if changes:
             raise RecipeError("pretrain", "a Recipe takes no options", "Change it with dataclasses.replace")

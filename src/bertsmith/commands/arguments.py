@@ -51,6 +51,13 @@ def as_text(given: Any, name: str) -> str:
     return given
 
 
+def path_before_overrides(path: Path | None, given: list[str]) -> tuple[Path | None, list[str]]:
+    """The data that stand before the settings of a recipe, as in `pretrain mae-small IMAGES train.steps=9`."""
+    if path is None and given and "=" not in given[0]:
+        return Path(given[0]), given[1:]
+    return path, given
+
+
 def as_overrides(given: Any) -> list[str]:
     return as_paths(given, "overrides") if isinstance(given, str) or given else []
 

@@ -227,7 +227,7 @@ def _frequency_gain(run: RunSummary) -> float:
     """The nats that the model gains over word frequency, in the last validation."""
     losses = [record for record in run.records if record.get("kind") == "validation"][-1]
     loss = losses.get("masked_loss", losses.get("next_token_loss", losses["loss"]))
-    return math.inf if run.unigram_loss is None else run.unigram_loss - float(loss)
+    return math.inf if run.baseline is None else run.baseline - float(loss)
 
 
 def _mixed(first: Sequence[str], second: Sequence[str]) -> list[str]:

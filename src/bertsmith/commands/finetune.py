@@ -8,7 +8,7 @@ from rich.table import Table
 
 from bertsmith import terminal
 from bertsmith.insight import evaluation
-from bertsmith.runs import finetuning, task_recipe
+from bertsmith.runs import finetuning, image_finetuning, image_recipe, task_recipe
 from bertsmith.runs.finetuning_result import RESULT
 from bertsmith.tasks.findings import name_of
 
@@ -19,7 +19,12 @@ def finetune(
     model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
 ) -> None:
     """Fine-tune once per seed, and show the scores."""
+    if image_recipe.reads_images(model):
+        images = image_recipe.build_recipe(model, data, out, dev=dev, seeds=seeds, overrides=overrides)
+        show(image_finetuning.finetune(images), out)
+        return
     task_recipe.check(model, task)
+    image_recipe.refuse_images(model, data)
     recipe = task_recipe.build_recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
     show(finetuning.finetune(recipe), out)
 

@@ -25,6 +25,7 @@ from bertsmith.nn.kernels.availability import kernels_unavailable
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.runs import autoconfig, build, summary
+from bertsmith.runs.image_pretraining import reads_images
 from bertsmith.runs.overview import use_of
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
@@ -54,6 +55,8 @@ MAY_CHANGE = frozenset(  # settings that may differ when a run is resumed
 def read_recipe(recipe: str | Path, overrides: Sequence[str]) -> Recipe:
     """A recipe by its name or from its file, with the overrides of the command line."""
     values = config.read_toml(recipes.find(recipe))
+    if reads_images(values):
+        raise RecipeError(recipe, "is a recipe for images", f"Use: bertsmith pretrain {recipe} IMAGES --out DIR")
     if "task" in values:
         raise RecipeError(recipe, "is a recipe for fine-tuning", f"Use: bertsmith finetune {recipe} DATA --out DIR")
     return config.build(config.override(values, overrides, EXTENTS), Recipe, str(recipe))
@@ -115,14 +118,14 @@ def pretrain(
                 figures = trainer.state.metrics
                 if figures["step"] < trainer.state.step:
                     display.say(f"the weights of step {figures['step']} are kept: their validation loss is the lowest")
-        run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
+        run = summary.summarise(recipe, model, trainer, train, valid, batches[: validation.count], counts, examples)
         run = run if finish is None else finish(run, model)
         for name, part in objective.exports.items():
             _export(recipe.out / name, part, tokenizer, run)
         report.write(recipe.out / "report.html", run)
         paths = {name: str(recipe.out / name) for name in objective.exports}
         paths["report"] = str(recipe.out / "report.html")
-        CONSOLE.print(_facts_table({**run.figures, **paths}))
+        CONSOLE.print(facts_table({**run.figures, **paths}))
         _show(run)
     return figures
 
@@ -201,7 +204,7 @@ def check(recipe: Recipe) -> None:
         "speed": f"about {speed:,.0f} tokens/s on {hardware.describe(device)['device']}",
         "time": autoconfig.duration(recipe, speed, prepared),
     }
-    CONSOLE.print(_facts_table(facts))
+    CONSOLE.print(facts_table(facts))
 
 
 def _verified(folder: Path) -> Shards | None:
@@ -213,7 +216,7 @@ def _verified(folder: Path) -> Shards | None:
     return splits[0] if (folder / "train").is_dir() else None
 
 
-def _facts_table(facts: Mapping[str, str]) -> Table:
+def facts_table(facts: Mapping[str, str]) -> Table:
     """A table of names and values."""
     table = Table(show_header=False, box=None)
     for name, value in facts.items():

@@ -1,4 +1,7 @@
-"""A batch: one flat sequence of tokens, with the bounds of the sequences in it. Nothing is padded."""
+"""A batch: one flat sequence of tokens, with the bounds of the sequences in it. Nothing is padded.
+
+Batches of images are in images/batch.py.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -73,14 +76,20 @@ class Tokens(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Record):
-    """Tokens, and the number of targets that each loss is summed over. Each kind below adds its targets."""
+    """The number of targets that each loss is summed over. Each kind adds what is read, and its targets."""
 
-    tokens: Tokens
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetBatch(Batch):
+class TokenBatch(Batch):
+    """Text. Each kind below adds its targets."""
+
+    tokens: Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetBatch(TokenBatch):
     """Targets that are token ids or tags: one for every token, unless a kind below says where."""
 
     targets: Int[Tensor, "N"]  # -100 for none
@@ -94,7 +103,7 @@ class SelectedBatch(TargetBatch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledBatch(Batch):
+class LabelledBatch(TokenBatch):
     """A label for every sequence, or group of sequences."""
 
     labels: Shaped[Tensor, "B ..."]  # -100 or nan for none

@@ -16,7 +16,7 @@ from bertsmith.inference.model import Model
 from bertsmith.inference.onnx_model import OnnxModel
 from bertsmith.inference.onnx_session import Graph
 from bertsmith.inference.save import Origin
-from bertsmith.models.hf import exported, vision_folder
+from bertsmith.models.hf import exported, image_classifiers, vision_folder
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers as sentences
 from bertsmith.models.hf.finetuned import FinetunedTask
@@ -49,7 +49,7 @@ def load(folder: str | Path, device: str | torch.device = "auto", backend: str =
     ImageModel(vit, 3 layers of width 16, ..., classes (cat, dog, bird), cpu, 'runs/photos/model')
     """
     _check_path(folder)
-    if not vision_folder.is_vision(folder):
+    if not image_classifiers.is_image_folder(folder) and not vision_folder.is_vision(folder):
         return load_text_model(folder, device, backend)
     if backend not in ("auto", "torch"):
         raise RecipeError("backend", f"is {inputs.short_repr(backend)}", "Models of images have 'torch' alone")
@@ -61,6 +61,8 @@ def load_image_model(folder: str | Path, device: str | torch.device = "auto") ->
     _check_path(folder)
     path = folders.model_folder(folder)
     if not vision_folder.is_vision(path) and (path / folders.CONFIG).is_file():
+        if image_classifiers.is_image_folder(path):
+            raise FolderError(path, "is a convolutional network, which is there to teach", "Open a ViT or a DeiT")
         raise FolderError(path, "is a model of text, and takes no images", "Give a folder of ViT or DeiT")
     return ImageModel(vision_folder.read(path), str(path), devices.resolve_device(device))
 

@@ -15,6 +15,7 @@ from bertsmith.inference.embedder import LayerJoin, Precision
 from bertsmith.inference.image_inputs import NamedImage, as_images, pixels_of
 from bertsmith.inference.image_preparation import ImageSize, check_patches, normalise, resized
 from bertsmith.inference.inputs import short_repr
+from bertsmith.inference.reconstruction import reconstruct_by_folder
 from bertsmith.inference.save import MODEL_CARD, OWN_CONFIG_KEYS
 from bertsmith.insight.image_inspection.inspection import ImageInspection, inspect
 from bertsmith.insight.image_inspection.subject import ImageSubject, ReadImage
@@ -137,7 +138,11 @@ class LoadedImageModel:
         values, patch = normalise(pixels, self.processor), self.config.patch_size
         check_patches(image.name, values, patch)
         height, width = (side // patch * patch for side in pixels.shape[1:])
-        return ReadImage(image.name, pixels[:, :height, :width], values)
+        pixels, reconstruction = pixels[:, :height, :width], None
+        if self._opened.decoder_config is not None:
+            [found] = reconstruct_by_folder(self._opened, [torch.from_numpy(pixels.copy())])
+            reconstruction = found.masked, found.reconstructed, found.original
+        return ReadImage(image.name, pixels, values, reconstruction)
 
     def save(self, folder: str | Path) -> Path:
         """Write a model folder, which `bertsmith.load` and transformers open, and return its path.
@@ -156,7 +161,8 @@ class LoadedImageModel:
         weights = {**self._opened.state_dict, **own}  # with a pooler, which the network does not use
         extra = {key: self._opened.config_json[key] for key in OWN_CONFIG_KEYS if key in self._opened.config_json}
         with folders.atomic_folder(folder) as target:
-            vision_folder.write(target, self.config, weights, self.labels, self.processor, extra)
+            named: dict[str, Any] = {"extra": extra, "decoder": self._opened.decoder_config}
+            vision_folder.write(target, self.config, weights, self.labels, self.processor, **named)
             if (card := Path(self.path) / MODEL_CARD).is_file():
                 files.write(target / MODEL_CARD, card.read_bytes())
         return Path(folder)

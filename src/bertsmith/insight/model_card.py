@@ -10,7 +10,9 @@ from bertsmith.insight.report import RunSummary
 from bertsmith.tasks.findings import name_of
 from bertsmith.terminal import count_of
 
-Use = Literal["fill_mask", "causal_lm", "text_to_text", "discriminator", "features", "recurrent_lm"]
+Use = Literal[
+    "fill_mask", "causal_lm", "text_to_text", "discriminator", "features", "recurrent_lm", "masked_autoencoder"
+]
 
 PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
     "classify": ("text-classification", 'classify(["A text of yours."])'),
@@ -65,6 +67,13 @@ bertsmith.load("this/folder").score(["How likely is this?"])
 ```
 
 `bertsmith inspect` draws what its cells know. transformers has no class for it."""
+MASKED_AUTOENCODER = """It has learnt to complete images, and is there to be fine-tuned on a folder of images by class:
+
+```
+bertsmith finetune this/folder IMAGES --out runs/tuned
+```
+
+`transformers.ViTMAEForPreTraining` opens it, too."""
 USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is, and how it is used
     "fill_mask": ("fill-mask", "BERT", MASKED_LM),
     "causal_lm": ("text-generation", "GPT", CAUSAL_LM),
@@ -72,6 +81,7 @@ USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is
     "discriminator": ("feature-extraction", "BERT", DISCRIMINATOR),
     "features": ("feature-extraction", "ELMo", FEATURES),
     "recurrent_lm": ("text-generation", "recurrent network", RECURRENT_LM),
+    "masked_autoencoder": ("image-feature-extraction", "MAE", MASKED_AUTOENCODER),
 }
 
 
@@ -141,6 +151,40 @@ bertsmith.load("this/folder").{call}
 ## Figures
 
 Measured on {count_of(examples["dev"], "example")} after training on {examples["train"]:,},
+{count_of(len(result["runs"]), "seed")};
+weights: {protocol["selection"]}.
+
+| | |
+|---|---|
+{rows}
+
+Data SHA-256 (training, dev): {protocol["data_sha256"]}
+
+## Recipe
+
+{_code(protocol["recipe"], "toml")}
+
+Made on {machine}.
+"""
+
+
+def image_card(network: str, result: Mapping[str, Any]) -> str:
+    """The same for a network that was trained on images."""
+    rows = _rows({name_of(name): _format_metric(found) for name, found in result["summary"].items()})
+    protocol = result["protocol"]
+    machine = _escape_markdown(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
+    examples = protocol["examples"]
+    return f"""---
+library_name: {"bertsmith" if network.startswith("convnet") else "transformers"}
+pipeline_tag: image-classification
+tags: [bertsmith, {json.dumps(network.lower())}]
+---
+
+# {_escape_markdown(network)}, trained to tell images apart
+
+## Figures
+
+Measured on {count_of(examples["dev"], "image")} after training on {examples["train"]:,},
 {count_of(len(result["runs"]), "seed")};
 weights: {protocol["selection"]}.
 

@@ -20,7 +20,10 @@ TERM_LABELS = {
     "next_token": "next tokens",
     "spans": "masked spans",
     "left_to_right": "next words",
+    "pixels": "pixels of masked patches",
 }
+UNIGRAM = "unigram baseline (word frequency)"
+BASELINES = {"pixels": "mean of each patch"}
 AUXILIARY_LABELS = {  # of a second loss
     "next_token": "next tokens",
     "nsp": "next sentence",
@@ -71,7 +74,7 @@ class RunSummary:
     data: Mapping[str, str] = field(default_factory=dict)
     recipe: str = ""  # TOML
     machine: Mapping[str, str] = field(default_factory=dict)
-    unigram_loss: float | None = None  # the loss of the unigram distribution
+    baseline: float | None = None  # the loss of the unigram distribution, or of the mean of each patch
 
 
 def write(path: Path, run: RunSummary) -> None:
@@ -98,9 +101,9 @@ def _curves(run: RunSummary) -> tuple[list[Markup], list[Markup]]:
     checked = points_of(checks, f"{guessed}_loss") or points_of(checks, "loss")
     losses = [value for _, value in hidden + checked]
     first = chart(
-        f"Loss of {TERM_LABELS[guessed]}, in nats",
+        f"Loss of {TERM_LABELS[guessed]}" + ("" if guessed == "pixels" else ", in nats"),
         [Series("training", hidden, noisy=True), Series("validation", checked)],
-        reference=None if run.unigram_loss is None else ("unigram baseline (word frequency)", run.unigram_loss),
+        reference=None if run.baseline is None else (BASELINES.get(guessed, UNIGRAM), run.baseline),
         logarithmic=bool(losses) and 0 < LOG_SCALE_RATIO * min(losses) < max(losses),
         wide=True,
     )

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from bertsmith.models.convnet import ConvNet, Stage
 from bertsmith.models.elmo import Elmo, ElmoConfig
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.recurrent import Recurrent, RecurrentConfig
@@ -16,6 +17,7 @@ from bertsmith.models.vision_transformer import VisionTransformer
 NetworkConfig = TransformerConfig | RecurrentConfig | Seq2SeqConfig | ElmoConfig | StaticConfig
 Network = Transformer | EncoderDecoder | Recurrent | Seq2Seq | Elmo | Static
 EncoderDecoderNetwork = EncoderDecoder | Seq2Seq
+ImageNetwork = VisionTransformer | ConvNet
 
 # What a configuration declares as its `architecture`: an encoder such as BERT, a causal decoder such as GPT, both with
 # cross-attention such as T5, or one of the networks that transformers has no class for, by its name in our folders.
@@ -43,7 +45,7 @@ def build_network(config: NetworkConfig) -> Network:
     return built
 
 
-def token_products(network: Network | VisionTransformer) -> float:
+def token_products(network: Network | ImageNetwork) -> float:
     """Products of a token with the weights of a network; those of the output layer and of attention are apart."""
     match network:
         case Transformer():  # a shared layer is applied again and again
@@ -63,6 +65,13 @@ def token_products(network: Network | VisionTransformer) -> float:
             return matrix_weights(network.encoder, network.decoder, network.attentional, *attention) / 2
         case Static():  # a lookup has none
             return 0
+        case ConvNet():  # of an image of 32 x 32 pixels: its sides are halved by the stem and by each stage
+            sides = [(network.stem, 32**2)]
+            for number, stage in enumerate(network.stages):
+                assert isinstance(stage, Stage)
+                sides += [(stage.widen, (16 >> number) ** 2), (stage.first, (8 >> number) ** 2)]
+                sides += [(stage.second, (8 >> number) ** 2)]
+            return sum(matrix_weights(part) * positions for part, positions in sides)
 
 
 def matrix_weights(*modules: nn.Module) -> int:

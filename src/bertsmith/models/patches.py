@@ -32,10 +32,16 @@ class Patches(Record):
 
     @classmethod
     def from_images(
-        cls, images: Sequence[Float[Tensor, "C _ _"]], patch_size: int, special_tokens: int = 1
+        cls,
+        images: Sequence[Float[Tensor, "C _ _"]] | Float[Tensor, "B C _ _"],
+        patch_size: int,
+        special_tokens: int = 1,
     ) -> "Patches":
-        """Images of any sizes as one batch. As in a convolution, pixels after the last whole patch are left out."""
-        parts = [cut(image[None], patch_size)[0] for image in images]
+        """Images of one size, as one tensor, or of any sizes; pixels after the last whole patch are left out."""
+        if isinstance(images, Tensor):
+            parts = [cut(images, patch_size).flatten(0, 1)]
+        else:
+            parts = [cut(image[None], patch_size)[0] for image in images]
         grids = [grid_of(image, patch_size) for image in images]
         distinct = tuple(dict.fromkeys(grids))
         sizes = [rows * columns for rows, columns in distinct]

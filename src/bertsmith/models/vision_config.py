@@ -1,7 +1,7 @@
 """The configuration of a vision transformer: the sizes of its images and patches, and of its layers."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from bertsmith.models.counts import Counted
 from bertsmith.models.transformer_config import TransformerConfig
@@ -16,6 +16,7 @@ class VisionConfig(Counted):
     patch_size: int = 16  # pixels on each side of a patch
     channels: int = 3  # numbers of a pixel: red, green and blue; 1 for grey
     distillation_token: bool = False  # DeiT: a second special token, which learns from a teacher
+    positions: Literal["learned", "sinusoidal"] = "learned"  # MAE's are fixed waves of the row and the column
     width: int = 768  # of the hidden vector of a patch
     layers: int = 12
     heads: int = 12
@@ -32,6 +33,8 @@ class VisionConfig(Counted):
         if self.image_size < self.patch_size:
             fact = f"images of {self.image_size} pixels have no patch of {self.patch_size}"
             raise ValueError(f"{fact}. Take a smaller patch_size")
+        if self.positions == "sinusoidal" and self.width % 4:
+            raise ValueError(f"a width of {self.width} cannot be shared by four waves. Take a multiple of 4")
         self.layer_config  # noqa: B018 (which refuses impossible sizes of layers)
 
     @property

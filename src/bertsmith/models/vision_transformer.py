@@ -9,6 +9,7 @@ are one flat batch: attention keeps within the bounds of each image, and nothing
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -67,12 +68,18 @@ class VisionTransformer(LayerStack):
         self, patches: Patches, hidden: Float[Tensor, "T D"], kernel: KernelName | None = None
     ) -> list[AttentionInputs]:
         """For every layer the kernel, which is the same for all."""
-        name = kernel or self.kernel
-        if name is None:
-            shape = patches.equal_lengths, patches.max_length
-            name = best_kernel(*shape, hidden.device, compute_dtype(hidden), self._layer_config.head_size)
-        sequences = Sequences(patches.bounds, patches.max_length, len(patches.position_rows))
-        return [AttentionInputs(self_attention(name, sequences))] * self.config.layers
+        return attention_inputs(patches, hidden, self._layer_config, kernel or self.kernel)
+
+
+def attention_inputs(
+    patches: Patches, hidden: Float[Tensor, "T D"], config: TransformerConfig, name: KernelName | None = None
+) -> list[AttentionInputs]:
+    """For every layer the kernel of this name, or the fastest one for the batch and the device."""
+    if name is None:
+        shape = patches.equal_lengths, patches.max_length
+        name = best_kernel(*shape, hidden.device, compute_dtype(hidden), config.head_size)
+    sequences = Sequences(patches.bounds, patches.max_length, len(patches.position_rows))
+    return [AttentionInputs(self_attention(name, sequences))] * config.layers
 
 
 class ImageLogits(NamedTuple):
@@ -105,6 +112,6 @@ class ImageClassifier(nn.Module):
         starts = patches.bounds[:-1].long()
         if self.distillation_classifier is None:
             return ImageLogits(self.classifier(self.trunk(patches, kernel, selected=starts)), None)
-        selected = (starts[:, None] + starts.new_tensor([0, 1])).flatten()
+        selected = (starts[:, None] + torch.arange(2, device=starts.device)).flatten()
         first, second = self.trunk(patches, kernel, selected=selected).unflatten(0, (-1, 2)).unbind(1)
         return ImageLogits(self.classifier(first), self.distillation_classifier(second))

@@ -4,6 +4,7 @@ from bertsmith.objectives.base import Pretraining
 from bertsmith.objectives.bilm import BidirectionalLM
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.masked_patches import MaskedPatches
 from bertsmith.objectives.mixed import MixedLM
 from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.objectives.replaced import ReplacedTokenDetection
@@ -18,3 +19,4 @@ OBJECTIVES: dict[str, type[Pretraining]] = {
     "mixed": MixedLM,
     "bilm": BidirectionalLM,
 }
+IMAGE_OBJECTIVES: dict[str, type[MaskedPatches]] = {"masked_patches": MaskedPatches}  # on images without labels

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int, Int32
 from torch import Tensor, nn
 
-from bertsmith.data.batch import TargetBatch, Tokens
+from bertsmith.data.batch import Batch, TargetBatch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
@@ -37,6 +37,14 @@ class Objective(nn.Module, ABC):
     def hidden_matrices(self) -> dict[str, int]:
         """The matrices inside the network's layers by name, with the number stacked in each: for Muon."""
         return {f"trunk.{name}": count for name, count in self.trunk.matrices().items()}
+
+    def prepare(self, batch: Batch, device: torch.device) -> Batch:
+        """What `forward` is given: by default the batch itself, before it is brought to the device.
+
+        A step runs it eagerly before the forward pass, which may be compiled or captured as a CUDA graph. Images are
+        brought to the device as bytes, changed at random and cut into patches here.
+        """
+        return batch
 
     @abstractmethod
     def forward(self, batch: Any) -> dict[str, Term]:  # each objective has its own kind of `Batch`
@@ -147,15 +155,15 @@ class Sums:
     """Totals of a term over the batches of a validation, as plain numbers."""
 
     total: float = 0.0
-    correct: int = 0
+    correct: int | None = 0  # None: the term does not tell
     count: int = 0
     weight: float = 1.0
     ratios: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # further rates by name: a count, and its total
 
     def plus(self, term: Term, count: int) -> "Sums":
-        correct = 0 if term.correct is None else int(term.correct)
+        correct = None if term.correct is None or self.correct is None else self.correct + int(term.correct)
         ratios = {}
         for name, (part, whole) in (term.ratios or {}).items():
             earlier_part, earlier_whole = self.ratios.get(name, (0, 0))
             ratios[name] = (earlier_part + int(part), earlier_whole + int(whole))
-        return Sums(self.total + float(term.total), self.correct + correct, self.count + count, term.weight, ratios)
+        return Sums(self.total + float(term.total), correct, self.count + count, term.weight, ratios)

@@ -154,7 +154,7 @@ def run_seed(
         if recipe.keep == "best":
             trainer.load_best()
             metrics = trainer.state.metrics
-        findings = {"details": evaluator.findings(metrics), "untrained": _untrained_metrics(recipe.out)}
+        findings = {"details": evaluator.findings(metrics), "untrained": untrained_metrics(recipe.out)}
     if isinstance(task, SequenceClassification):
         task.fold_standardisation()
     if recipe.adapt.kind == "lora":
@@ -228,7 +228,7 @@ def _bucket(recipe: FineTune, encoded: EncodedData, tokenizer: Tokenizer) -> Buc
     )
 
 
-def _untrained_metrics(folder: Path) -> dict[str, float] | None:
+def untrained_metrics(folder: Path) -> dict[str, float] | None:
     """The metrics before the first step, from the log; None if they were not computed."""
     for record in log.read(folder / log.NAME):
         if record.get("kind") == "untrained":

@@ -19,14 +19,6 @@ def build_result(
     recipe: FineTune, data: TaskData, encoded: EncodedData, runs: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The content of result.json: metrics of all seeds with mean, deviation and interval, and the protocol."""
-    headline = runs[0]["headline"]
-    others = runs[0]["metrics"].keys() - {headline, "step", "seconds"}
-    names = [headline, *sorted(others)]
-    summary = {}
-    for name in names:
-        interval = confidence_interval([run["metrics"][name] for run in runs])
-        bounds = {"low": interval.low, "high": interval.high}
-        summary[name] = {"mean": interval.mean, "deviation": interval.deviation, **bounds}
     protocol = {
         "selection": "the best of the evaluations on the dev set" if recipe.keep == "best" else "the last step",
         "measured_on": str(recipe.data.dev or recipe.data.train),
@@ -38,6 +30,19 @@ def build_result(
         "recipe": config.dump(recipe),
         "machine": hardware.describe(hardware.select_device(recipe.train.device)),
     }
+    return result_of(runs, protocol)
+
+
+def result_of(runs: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of any runs, with the protocol of their measurement."""
+    headline = runs[0]["headline"]
+    others = runs[0]["metrics"].keys() - {headline, "step", "seconds"}
+    names = [headline, *sorted(others)]
+    summary = {}
+    for name in names:
+        interval = confidence_interval([run["metrics"][name] for run in runs])
+        bounds = {"low": interval.low, "high": interval.high}
+        summary[name] = {"mean": interval.mean, "deviation": interval.deviation, **bounds}
     best = runs[best_run(runs)]
     details, untrained, score = best.get("details") or {}, best.get("untrained"), best["metrics"][headline]
     return {

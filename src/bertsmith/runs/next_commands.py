@@ -35,6 +35,9 @@ def next_commands(out: Path, use: Use, examples: Sequence[str]) -> list[tuple[st
         case "recurrent_lm":
             page = _quoted(out / "cells.html")
             return [generate, score, ("draw its cells", f"bertsmith inspect {model} --file lines.txt --out {page}")]
+        case "masked_autoencoder":
+            tune = ("fine-tune it on a folder of images by class", f"{finetune} IMAGES --out {tuned}")
+            return [tune, _opened("ViTMAEForPreTraining", folder)]
         case "features":
             return [
                 ("tag with its vectors", f"{finetune} tags.conll --task features --out {tuned}"),

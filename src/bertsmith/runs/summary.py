@@ -141,7 +141,7 @@ def summarise(
         data=_data(train, valid, model.tokenizer),
         recipe=config.dump(recipe),
         machine=hardware.describe(trainer.device),
-        unigram_loss=baseline,
+        baseline=baseline,
     )
 
 

@@ -156,7 +156,7 @@ def _split_dev(whole: LabelledData, classes: bool) -> tuple[LabelledData, Labell
     count = len(examples)
     wanted = min(MAX_DEV_EXAMPLES, max(1, int(DEV_SHARE * count)), count - 1)
     order = permute(np.arange(min(SPLIT_CANDIDATES, count) if classes else wanted), count, 0)
-    held_out = _stratified(order, [examples[number].label for number in order], wanted) if classes else order
+    held_out = stratified(order, [examples[number].label for number in order], wanted) if classes else order
     chosen = np.zeros(count, np.bool_)
     chosen[held_out] = True
     train, dev = (take(examples, np.flatnonzero(part)) for part in (~chosen, chosen))
@@ -164,7 +164,7 @@ def _split_dev(whole: LabelledData, classes: bool) -> tuple[LabelledData, Labell
     return replace(whole, examples=train), replace(whole, examples=dev, description=description, dropped={})
 
 
-def _stratified(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:
+def stratified(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:
     """A stratified sample: the first numbers of each class, in proportion to its size; never all of a class.
 
     Shares are rounded down, and the rest goes to the classes with the largest remainders.

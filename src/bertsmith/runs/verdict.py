@@ -11,6 +11,7 @@ NO_GAIN, SMALL_GAIN = 0.02, 0.3  # nats below the unigram baseline: has not lear
 # hardly above guessing, and smith-base, about 4 below, to 68. docs/diary.md.
 FAIR_GAIN, GOOD_GAIN = 2.0, 3.0
 MIN_FOUND = 0.1  # share of the replaced tokens that a discriminator finds, below which it is not used
+MIN_PIXEL_GAIN = 0.02  # of the loss of predicting the mean of each patch, below which nothing was learnt
 OVERFIT_RISE = 0.15  # nats above the lowest validation loss
 
 
@@ -37,6 +38,15 @@ def level(figures: Mapping[str, float], baseline: float) -> Level:
     if gain < SMALL_GAIN or figures.get("replaced_found", 1.0) < MIN_FOUND:
         return Level.LITTLE
     return Level.WEAK if gain < FAIR_GAIN else Level.FAIR if gain < GOOD_GAIN else Level.GOOD
+
+
+def pixel_verdict(loss: float, baseline: float) -> str:
+    """The same for a masked autoencoder: its loss compared with predicting the mean of each patch."""
+    gain = 1 - loss / baseline
+    if not gain >= MIN_PIXEL_GAIN:  # also if it is NaN
+        remedy = "Give it more images or more time."
+        return f"The model has not learnt yet: it predicts no better than the mean of each patch does. {remedy}"
+    return f"The model has learnt: its validation loss is {gain:.0%} below that of predicting the mean of each patch."
 
 
 def verdict(figures: Mapping[str, float], baseline: float, records: Sequence[Mapping[str, Any]]) -> str:

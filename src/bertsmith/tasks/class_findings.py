@@ -39,7 +39,7 @@ class ClassificationFindings(Findings):
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         pairs = []
-        for example, prediction in zip(examples, predictions, strict=True):
+        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True), self.examples):
             gold, label = str(example.label), prediction["label"] or NO_CLASS
             probabilities = prediction.get("probabilities")
             pairs.append((gold, label))
@@ -47,7 +47,8 @@ class ClassificationFindings(Findings):
                 probability, is_choice = probabilities[label] if probabilities else None, "ending" in prediction
                 texts = example.texts[:1] if is_choice else example.texts
                 true, predicted = (_ending(example, one) if is_choice else one for one in (gold, label))
-                self.mistakes.add(probability or 0.0, example.location, texts, true, predicted, probability=probability)
+                more = {"probability": probability, **self.mistake_notes(number)}
+                self.mistakes.add(probability or 0.0, example.location, texts, true, predicted, **more)
             if probabilities and gold in probabilities:
                 names = list(probabilities)
                 row = np.array([probabilities[name] for name in names])
@@ -55,6 +56,10 @@ class ClassificationFindings(Findings):
                     self.sample.add((row, names.index(gold)))
         self.examples += len(pairs)
         self.confusion.add(pairs)
+
+    def mistake_notes(self, number: int) -> dict[str, Any]:
+        """What is kept of a mistake besides, by the number of its example."""
+        return {}
 
     def metrics(self) -> dict[str, float]:
         found = self.confusion.metrics()

@@ -1,11 +1,13 @@
 """Evaluation of a task on labelled examples: its metrics, and the findings for a report."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from bertsmith.objectives.base import Objective
 from bertsmith.tasks.base import Item, Task, predict
 from bertsmith.tasks.class_findings import (
     ClassificationFindings,
@@ -71,21 +73,20 @@ class GeneratedClassFindings(ClassificationFindings):
         return self.task.score(self.kept, self.predictions)
 
 
-@dataclass
-class DevEvaluator:
-    """Evaluates a task on its dev set during training, and keeps the findings of the best and the latest evaluation."""
+class Evaluations(ABC):
+    """Evaluates on a dev set during training, and keeps the findings of the best and the latest evaluation."""
 
-    task: Task
-    examples: Sequence[Any]
-    items: Sequence[Item]
-    device: torch.device
-    budget: int
-    prior: Prior | None = None
-    best_and_latest: list[tuple[dict[str, float], Findings]] = field(default_factory=list)
-    progress: Callable[[float], object] = lambda _: None  # gets the share of an evaluation that is done
+    def __init__(self, task: Objective) -> None:
+        self.task = task
+        self.best_and_latest: list[tuple[dict[str, float], Findings]] = []
+        self.progress: Callable[[float], object] = lambda _: None  # gets the share of an evaluation that is done
+
+    @abstractmethod
+    def measure(self) -> tuple[dict[str, float], Findings]:
+        """The metrics of the current weights, and what a report says of them."""
 
     def __call__(self) -> dict[str, float]:
-        metrics, found = self._evaluate()
+        metrics, found = self.measure()
         headline = next(iter(metrics))
         best = [one for one in self.best_and_latest if not one[0][headline] < metrics[headline]][:1]
         self.best_and_latest = [*best, (metrics, found)]
@@ -101,19 +102,37 @@ class DevEvaluator:
             if known.items() <= metrics.items():
                 return found.to_dict()
         self.task.eval()
-        return self._evaluate()[1].to_dict()
+        return self.measure()[1].to_dict()
 
-    def _evaluate(self) -> tuple[dict[str, float], Findings]:
+
+class DevEvaluator(Evaluations):
+    """Evaluates a task on its examples."""
+
+    def __init__(
+        self,
+        task: Task,
+        examples: Sequence[Any],
+        items: Sequence[Item],
+        device: torch.device,
+        budget: int,
+        prior: Prior | None = None,
+    ) -> None:
+        super().__init__(task)
+        self.examples, self.items, self.device, self.budget, self.prior = examples, items, device, budget, prior
+        self.predictor = task
+
+    def measure(self) -> tuple[dict[str, float], Findings]:
+        task = self.predictor
         options: dict[str, Any] = {
             "device": self.device,
             "budget": self.budget,
             "progress": self.progress,
         }
-        predictions = predict(self.task, self.examples, self.items, detailed=True, **options)
-        metrics = self.task.score(self.examples, predictions)
-        if isinstance(self.task, TextToText) and self.task.config.translation:
-            metrics["loss"] = self.task.loss(self.items, self.device, self.budget)
-        found = findings_of(self.task, self.prior)
+        predictions = predict(task, self.examples, self.items, detailed=True, **options)
+        metrics = task.score(self.examples, predictions)
+        if isinstance(task, TextToText) and task.config.translation:
+            metrics["loss"] = task.loss(self.items, self.device, self.budget)
+        found = findings_of(task, self.prior)
         found.add(self.examples, predictions)
         if isinstance(found, RegressionFindings):  # adds MAE and RMSE, in the unit of the numbers
             metrics |= {name: one for name, one in found.metrics().items() if name not in metrics}

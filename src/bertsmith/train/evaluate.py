@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from bertsmith.data.batch import TargetBatch
+from bertsmith.data.batch import Batch
 from bertsmith.objectives.base import Objective, Sums
 
 EVALUATION_SHARE = 0.05  # of a run's time, for all evaluations together
@@ -12,17 +12,22 @@ SINGLE_EVALUATION_SHARE = EVALUATION_SHARE / 8  # for one of them
 MIN_BATCHES = 4  # of an evaluation, however slow they are
 
 
-def evaluate(objective: Objective, batches: Sequence[TargetBatch], bytes_per_token: float) -> dict[str, float]:
-    """Mean loss and accuracy of each term, the weighted sum of losses, and bits per byte of the predicted tokens."""
+def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: float) -> dict[str, float]:
+    """Mean loss and accuracy of each term, the weighted sum of losses, and bits per byte of the predicted tokens.
+
+    A term that tells no number of correct predictions, as for pixels, has no accuracy.
+    """
     sums: dict[str, Sums] = {}
+    device = next(objective.parameters()).device
     for batch in batches:
-        for name, term in objective(batch).items():
+        for name, term in objective(objective.prepare(batch, device)).items():
             if batch.counts[name]:
                 sums[name] = sums.get(name, Sums()).plus(term, batch.counts[name])
     metrics = {"loss": sum(part.weight * part.total / part.count for part in sums.values())}
     for name, part in sums.items():
         metrics[f"{name}_loss"] = part.total / part.count
-        metrics[f"{name}_accuracy"] = part.correct / part.count
+        if part.correct is not None:
+            metrics[f"{name}_accuracy"] = part.correct / part.count
         metrics |= {f"{name}_{ratio}": count / max(1, total) for ratio, (count, total) in part.ratios.items()}
     for name in [name for name in ("next_token", "masked") if name in sums][-1:]:
         metrics["bits_per_byte"] = metrics[f"{name}_loss"] / math.log(2) / bytes_per_token
@@ -36,7 +41,7 @@ class Validation:
     """
 
     def __init__(
-        self, objective: Objective, batches: Sequence[TargetBatch], bytes_per_token: float, seconds: float | None = None
+        self, objective: Objective, batches: Sequence[Batch], bytes_per_token: float, seconds: float | None = None
     ) -> None:
         self.objective, self.bytes_per_token, self.seconds = objective, bytes_per_token, seconds
         self._batches = batches
@@ -44,7 +49,7 @@ class Validation:
         self.count: int | None = None if seconds is not None else len(batches)
 
     @property
-    def batches(self) -> Sequence[TargetBatch]:
+    def batches(self) -> Sequence[Batch]:
         """The batches of an evaluation."""
         return self._batches[: self.count]
 
@@ -59,10 +64,10 @@ class Validation:
     def _affordable_batches(self) -> int:
         """The number of batches that the time allows, by three trial batches, the first of which warms up."""
         assert self.seconds is not None
-        times = []
+        times, device = [], next(self.objective.parameters()).device
         for batch in self._batches[:3]:
             began = time.monotonic()
-            for term in self.objective(batch).values():
+            for term in self.objective(self.objective.prepare(batch, device)).values():
                 float(term.total)  # waits for the GPU
             times.append(time.monotonic() - began)
         return max(MIN_BATCHES, int(self.seconds / max(min(times), 1e-9)))

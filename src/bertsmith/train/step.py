@@ -58,7 +58,7 @@ class Step:
         self.optimizer.set_learning_rate(rate_factor)
         if self.graphs is not None and len(batches) == 1:
             self._seed_dropout(step, 0)
-            values = self.graphs(batches[0])
+            values = self.graphs(self.objective.prepare(batches[0], self.device))
         else:
             losses = []
             for index, batch in enumerate(batches):
@@ -111,7 +111,7 @@ class Step:
 
     def _terms(self, batch: Batch) -> dict[str, Any]:
         # Without counts: they are plain numbers, and a compiled step would be compiled again for each.
-        return self.forward(replace(batch.to(self.device), counts={}))
+        return self.forward(replace(self.objective.prepare(batch, self.device).to(self.device), counts={}))
 
     def _optimizer_step(self, losses: Tensor) -> Tensor:
         norm, bad = self.optimizer.step()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from inference import photos
+from models.test_masked_patches import FIXED, SIZE, decoder_of
 from models.test_vision import DISTILLED, SMALL
 
 from bertsmith.errors import BertsmithError, TextError
@@ -140,6 +141,23 @@ def test_a_network_without_classes_shows_attention_alone(tmp_path: Path) -> None
     assert found.images[0].classes is None
     assert found.images[0].attribution is None
     assert found.summary() == [f"{tmp_path.name}: image, 16 patches of 4 x 4 pixels"]
+
+
+def test_a_masked_autoencoder_shows_its_reconstruction(tmp_path: Path) -> None:
+    state = {f"trunk.{name}": one for name, one in photos.built(FIXED).state_dict().items()}
+    state |= {f"decoder.{name}": one for name, one in decoder_of().state_dict().items()}
+    vision_folder.write(tmp_path / "mae", FIXED, state, decoder=SIZE)
+    model = load_image_model(tmp_path / "mae", "cpu")
+    [one] = model.inspect(photos.pixels(16, 24), size="own").images
+    assert one.image.reconstruction is not None
+    masked, rebuilt, original = one.image.reconstruction
+    assert (original == one.image.pixels).all()
+    seen = (masked == original).all(0)
+    assert 0.2 < seen.mean() < 0.3
+    assert (rebuilt == original)[:, seen].all()
+    assert len(one.figures()["reconstruction"]) == 3
+    again = load_image_model(model.save(tmp_path / "copy"), "cpu")
+    assert np.array_equal(again.inspect(photos.pixels(16, 24), size="own").images[0].image.reconstruction[1], rebuilt)
 
 
 def test_without_attributions_there_are_none(model: ImageModel) -> None:

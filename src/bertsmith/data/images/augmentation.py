@@ -1,15 +1,17 @@
 """Augmentation: random changes of images in training, as tensors on their device; and normalisation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from bertsmith.data.images.batch import FlatImages
 from bertsmith.data.images.colours import jitter
 from bertsmith.data.images.draws import Draws
-from bertsmith.data.images.geometry import crop
+from bertsmith.data.images.geometry import centre_crop, crop
 from bertsmith.data.images.mixing import erase
 from bertsmith.data.images.rand_augment import MAX_STRENGTH, OPERATIONS, rand_augment
 from bertsmith.errors import RecipeError
@@ -58,13 +60,39 @@ def augment(images: Images, draws: Draws, config: AugmentationConfig) -> UInt8[T
     return erase(images, draws, probability=config.erasing) if config.erasing else images
 
 
+def augment_flat(
+    images: FlatImages, draws: Draws | None, config: AugmentationConfig
+) -> UInt8[Tensor, "B C _ _"] | list[UInt8[Tensor, "C _ _"]]:
+    """The images of a batch, changed at random, or without draws only cut to size: one tensor if they have one size."""
+    changed: list[tuple[Int64[np.ndarray, _], UInt8[Tensor, "_ C _ _"]]] = []
+    for rows, group in images.by_size():
+        if draws is not None:
+            group = augment(group, replace(draws, indices=draws.indices[rows]), config)
+        elif config.size is not None:
+            group = centre_crop(group, config.size)
+        changed.append((rows, group))
+    if len(changed) == 1:
+        return changed[0][1]
+    order = np.argsort(np.concatenate([rows for rows, _ in changed]))
+    flat = [image for _, group in changed for image in group]
+    inorder = [flat[place] for place in order.tolist()]
+    return torch.stack(inorder) if len({image.shape for image in inorder}) == 1 else inorder
+
+
 def normalise(
     images: UInt8[Tensor, "*B C H W"], mean: Sequence[float], deviation: Sequence[float]
 ) -> Float[Tensor, "*B C H W"]:
     """Images as numbers, of mean 0 and standard deviation 1 where those of their channels, from 0 to 1, are given."""
+    return standardise(images.float() / 255, mean, deviation)
+
+
+def standardise(
+    images: Float[Tensor, "*B C H W"], mean: Sequence[float], deviation: Sequence[float]
+) -> Float[Tensor, "*B C H W"]:
+    """The same for images whose numbers are already from 0 to 1, as mixtures are."""
     channels = images.shape[-3]
     if not len(mean) == len(deviation) == channels or min(deviation) <= 0:
         fact = f"{len(mean)} means and {len(deviation)} deviations for {channels} channels"
         raise RecipeError("normalise", fact, "Give one of each, and deviations above 0")
     middle, width = (torch.tensor(each, device=images.device)[:, None, None] for each in (mean, deviation))
-    return (images.float() / 255 - middle) / width
+    return (images - middle) / width

@@ -35,6 +35,8 @@ class DecodingConfig:
 
     channels: Literal[1, 3] = 3  # grey, or red, green and blue
     shorter_side: int = 0  # in pixels, to which every image is scaled; 0 keeps each size
+    size: tuple[int, int] | None = None  # height and width to which every image is stretched; None keeps each size
+    resample: Literal["bilinear", "bicubic"] = "bicubic"  # how it is stretched
     max_pixels: int = MAX_PIXELS  # of an image, before and after it is scaled
 
 
@@ -122,5 +124,9 @@ def _pixels(image: Any, config: DecodingConfig) -> Pixels:
         size = tuple(max(1, round(side * config.shorter_side / min(image.size))) for side in image.size)
         _check_pixels((size[0], size[1]), config)  # a strip of 1 x 10,000 pixels would grow
         image = image.resize(size, pillow.Image.Resampling.BICUBIC)
+    if config.size is not None:
+        height, width = config.size
+        how = pillow.Image.Resampling.BICUBIC if config.resample == "bicubic" else pillow.Image.Resampling.BILINEAR
+        image = image if image.size == (width, height) else image.resize((width, height), how)
     pixels = np.asarray(image).reshape(image.height, image.width, config.channels)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))

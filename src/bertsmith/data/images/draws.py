@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     MIX_SHARE = auto()
     MIX_ROW = auto()
     MIX_COLUMN = auto()
+    MASK = auto()
 
 
 @dataclass(frozen=True)

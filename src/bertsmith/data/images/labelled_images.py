@@ -6,8 +6,9 @@ too and needs eight bytes an image.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +41,16 @@ class LabelledImages:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, rows: Int64[np.ndarray, "_"]) -> "LabelledImages":
+        """Some of the images, as the same kind of sequence."""
+        images = self.images
+        part: Any = images[torch.from_numpy(rows)] if isinstance(images, Tensor) else None
+        if part is None:
+            part = images.take(rows) if isinstance(images, Spool) else [images[row] for row in rows.tolist()]
+        digest = hashlib.sha256(self.fingerprint.encode() + rows.astype("<i8").tobytes()).hexdigest()
+        locations = [self.locations[row] for row in rows.tolist()]
+        return replace(self, images=part, labels=self.labels[rows], locations=locations, fingerprint=digest)
 
     def stacked(self) -> UInt8[Tensor, "N C H W"]:
         """All images as one tensor, if they have one size."""

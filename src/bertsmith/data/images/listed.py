@@ -47,6 +47,16 @@ def in_folders(folder: Path) -> Iterator[Listed]:
                         yield Listed(path, str(path), one.name)
 
 
+def anywhere(folder: Path) -> Iterator[Listed]:
+    """All images of a folder and of the folders in it, sorted by name, as one class: for training without labels."""
+    for home, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith(".") and name.lower().endswith(SUFFIXES):
+                path = Path(home, name)
+                yield Listed(path, str(path), "")
+
+
 def in_table(
     path: Path, bad: BadImages, *, columns: tuple[str | None, str | None] = (None, None), root: Path | None = None
 ) -> Iterator[Listed]:
@@ -65,6 +75,12 @@ def in_table(
         else:
             whole = isinstance(label, float) and label.is_integer()  # pandas writes 1 as 1.0 in a column with gaps
             yield Listed(image, f"{location} ({name.strip()})", str(int(label) if whole else label).strip())
+
+
+def holds_paths(path: Path) -> bool:
+    """Whether a column of a table holds the names of image files, by its first rows."""
+    table = open_table(find_source(path), set())
+    return any(_names_images(table, column) for column in table.columns)
 
 
 def _inside(folder: Path, name: str) -> Path | None:
@@ -92,6 +108,9 @@ def _columns(table: Table, path: str | None, label: str | None) -> tuple[str, st
 
 def _guesses(table: Table) -> Iterator[str]:
     yield from (match for name in PATH_COLUMNS for match in match_columns([[name]], table.columns))
-    for column in table.columns:
-        if table.head and all(str(row.get(column, "")).strip().lower().endswith(SUFFIXES) for row in table.head):
-            yield column
+    yield from (column for column in table.columns if _names_images(table, column))
+
+
+def _names_images(table: Table, column: str) -> bool:
+    """Whether all of the first rows name an image file in this column."""
+    return bool(table.head) and all(str(row.get(column, "")).strip().lower().endswith(SUFFIXES) for row in table.head)

@@ -12,7 +12,7 @@ from bertsmith.data.images.bad_images import UNKNOWN, BadImages, ImageError
 from bertsmith.data.images.binary import bare_name
 from bertsmith.data.images.decoding import DecodingConfig
 from bertsmith.data.images.labelled_images import Found, LabelledImages, collect
-from bertsmith.data.images.listed import Listed, in_folders, in_table
+from bertsmith.data.images.listed import Listed, anywhere, in_folders, in_table
 from bertsmith.data.images.workers import decode_all
 from bertsmith.data.labelled.bad_rows import Policy
 from bertsmith.data.labelled.tables import TABLE_SUFFIXES
@@ -35,13 +35,14 @@ def read(
     workers: int = 0,
     folder: Path | None = None,
     progress: Callable[[int], object] = int,
+    labelled: bool = True,
 ) -> LabelledImages:
     """The labelled images of a folder or a file.
 
     A folder by class may have `train` and `test` folders around the classes. `classes` are those of the training part,
     so that a test part has the same numbers. `columns` name those of paths and labels in a table, whose paths begin at
     `root`. Many images are not held in memory but in a temporary file of `folder`; `progress` is called with the
-    number of files decoded so far.
+    number of files decoded so far. Without `labelled` the images of a folder may lie anywhere in it, as one class.
     """
     if part not in PARTS:
         raise RecipeError("part", f"unknown choice '{part}'", suggest(part, PARTS))
@@ -50,11 +51,13 @@ def read(
         raise TextError(path, "does not exist")
     images = _read_arrays(path, part, bad, chosen)
     if images is None:
-        listed = list(_listed(path, part, bad, columns, root))
+        listed = list(_listed(path, part, bad, columns, root, labelled))
         names = tuple(classes) or tuple(sorted({one.name for one in listed}, key=_in_order))
         images = collect(_decoded(listed, names, chosen, bad, workers, progress), names, bad, folder)
     if not len(images):
-        raise TextError(path, "holds no labelled image" + (f": {images.bad}" if images.bad else ""), KNOWN)
+        raise TextError(
+            path, f"holds no {'labelled ' if labelled else ''}image" + (f": {images.bad}" if images.bad else ""), KNOWN
+        )
     return images
 
 
@@ -72,13 +75,18 @@ def _read_arrays(path: Path, part: str, bad: BadImages, config: DecodingConfig) 
 
 
 def _listed(
-    path: Path, part: str, bad: BadImages, columns: tuple[str | None, str | None], root: Path | None
+    path: Path,
+    part: str,
+    bad: BadImages,
+    columns: tuple[str | None, str | None],
+    root: Path | None,
+    labelled: bool,
 ) -> Iterator[Listed]:
     if path.is_dir():
         inside = path / part
         if part != "train" and not inside.is_dir():  # the whole folder would be what was trained on
             raise TextError(path, f"has no folder '{part}'", "Put some images of each class into one")
-        return in_folders(inside if inside.is_dir() else path)
+        return (in_folders if labelled else anywhere)(inside if inside.is_dir() else path)
     if Path(bare_name(path)).suffix.lower() in TABLE_SUFFIXES:
         return in_table(path, bad, columns=columns, root=root)
     raise TextError(path, "is no table and no known file of images", KNOWN)

@@ -39,6 +39,7 @@ class InspectedImage:
     def figures(self) -> dict[str, Any]:
         """The figures as JSON values, with the image itself."""
         height, width = self.image.pixels.shape[1:]
+        rebuilt = self.image.reconstruction
         return {
             "name": self.image.name,
             "image": thumbnail(self.image.pixels, PICTURE),
@@ -47,6 +48,7 @@ class InspectedImage:
             "attention": self.attention.figures(),
             "classes": None if self.classes is None else self.classes.figures(),
             "attribution": None if self.attribution is None else self.attribution.figures(),
+            "reconstruction": None if rebuilt is None else [thumbnail(one, PICTURE) for one in rebuilt],
         }
 
 

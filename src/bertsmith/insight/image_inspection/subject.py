@@ -51,6 +51,7 @@ class ReadImage:
     name: str
     pixels: Pixels
     values: Float[Tensor, "C _ _"]
+    reconstruction: tuple[Pixels, Pixels, Pixels] | None = None  # by a masked autoencoder: masked, predicted, original
 
     def patches(self, subject: ImageSubject, copies: int = 1) -> Patches:
         """The image as a batch of one, or of several copies."""

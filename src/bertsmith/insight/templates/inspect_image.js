@@ -7,7 +7,7 @@
 {% endfor %}
 {% include "inspect_image/state.js" %}
 {% include "inspect/colours.js" %}
-{% for part in ("weights", "picture", "bar", "heads", "attention", "special", "classes", "attributions") %}
+{% for part in ("weights", "picture", "bar", "heads", "attention", "special", "classes", "attributions", "reconstruction") %}
 {% include "inspect_image/" ~ part ~ ".js" %}
 {% endfor %}
 start();

@@ -1,15 +1,28 @@
-"""The layouts of transformers' ViT and DeiT: the keys of their config.json, their classes and the names of weights."""
+"""The layouts of transformers' ViT, DeiT and ViTMAE: keys of their config.json, their classes, the names of weights."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from torch import Tensor
+
 from bertsmith.errors import FolderError, suggest
 from bertsmith.files import short_repr
 from bertsmith.models.hf.convert import WeightRule
+from bertsmith.models.hf.finetuned import labels_of
 from bertsmith.models.hf.image_processor import ImageProcessor
 from bertsmith.models.hf.layout import ACTIVATION_NAMES, Names
+from bertsmith.models.hf.mae_layout import (
+    MASK_TOKEN,
+    OUTPUT,
+    decoder_rules,
+    decoder_to_json,
+    output_to_ours,
+    output_to_theirs,
+)
+from bertsmith.models.hf.mae_layout import POSITIONS as DECODER_POSITIONS
 from bertsmith.models.hf.values import number, require
+from bertsmith.models.patch_decoder import PatchDecoderConfig
 from bertsmith.models.vision_config import VisionConfig
 
 SETTINGS = {  # ours: their key
@@ -26,6 +39,7 @@ SETTINGS = {  # ours: their key
 }
 LIMITS = {"image_size": 1 << 14, "patch_size": 1 << 12, "channels": 1 << 12}  # against files that name absurd sizes
 FIXED = {"qkv_bias": True, "pooler_act": "tanh"}  # the only values that can be opened
+POOLED = ("pooler_act", "encoder_stride")  # keys that ViTMAE does not have
 
 SPECIAL_TOKENS, POSITIONS = "trunk.embedding.special_tokens", "trunk.embedding.positions"  # of ours, tables of vectors
 SPECIAL_NAMES = ("embeddings.cls_token", "embeddings.distillation_token")
@@ -47,7 +61,7 @@ LAYER: dict[str, Names] = {
     "trunk.layers.{n}.feed_forward.up": "encoder.layer.{n}.intermediate.dense",
     "trunk.layers.{n}.feed_forward.down": "encoder.layer.{n}.output.dense",
 }
-PARTS = ("pooler", "classifier", "distillation_classifier")  # what a folder may hold besides the trunk
+PARTS = ("pooler", "classifier", "distillation_classifier", "decoder")  # what a folder may hold besides the trunk
 
 
 @dataclass(frozen=True)
@@ -56,24 +70,30 @@ class VisionLayout:
 
     model_type: str
     beginning: str  # of the names of its classes
-    distillation_token: bool
     processor: ImageProcessor  # how images are prepared where no file says it
+    processor_beginning: str  # of the name of the class that prepares them
+    distillation_token: bool = False
+    masked: bool = False  # a masked autoencoder: fixed positions, and a decoder in pretraining
 
     @property
     def prefix(self) -> str:
         """The beginning of the trunk's names, unless the folder is a bare trunk."""
-        return f"{self.model_type}."
+        return "vit." if self.masked else f"{self.model_type}."
 
     def architecture(self, parts: Iterable[str]) -> str:
         """The class of transformers that has these parts."""
+        if "decoder" in parts:
+            return f"{self.beginning}ForPreTraining"
         if "distillation_classifier" in parts:
             return f"{self.beginning}ForImageClassificationWithTeacher"
         return f"{self.beginning}{'ForImageClassification' if 'classifier' in parts else 'Model'}"
 
-    def to_config_json(self, config: VisionConfig, parts: Iterable[str]) -> dict[str, Any]:
+    def to_config_json(
+        self, config: VisionConfig, parts: Iterable[str], decoder: PatchDecoderConfig | None = None
+    ) -> dict[str, Any]:
         """The config.json of a network with these parts."""
         names = {ours: theirs for theirs, ours in reversed([*ACTIVATION_NAMES.items()])}
-        return {
+        keys = {
             "architectures": [self.architecture(parts)],
             "model_type": self.model_type,
             "initializer_range": 0.02,
@@ -81,7 +101,9 @@ class VisionLayout:
             "hidden_act": names.get(config.activation, config.activation),
             **{theirs: getattr(config, ours) for ours, theirs in SETTINGS.items()},
             **FIXED,
+            **({} if decoder is None else decoder_to_json(decoder)),
         }
+        return {key: value for key, value in keys.items() if not (self.masked and key in POOLED)}
 
     def from_config_json(self, config_json: dict[str, Any], path: object) -> VisionConfig:
         """Our configuration of a config.json. Keys that are left out have transformers' defaults."""
@@ -91,7 +113,11 @@ class VisionLayout:
         activations = {**ACTIVATION_NAMES, "relu": "relu"}
         if not isinstance(name, str) or name not in activations:
             raise FolderError(path, f"unknown hidden_act {short_repr(name)}", suggest(short_repr(name), activations))
-        settings: dict[str, Any] = {"activation": activations[name], "distillation_token": self.distillation_token}
+        settings: dict[str, Any] = {
+            "activation": activations[name],
+            "distillation_token": self.distillation_token,
+            "positions": "sinusoidal" if self.masked else "learned",
+        }
         kinds = {field.name: field.type for field in fields(VisionConfig)}
         for ours, theirs in SETTINGS.items():
             if theirs in config_json:
@@ -106,7 +132,23 @@ class VisionLayout:
         except ValueError as error:
             raise FolderError(path, str(error)) from None
 
-    def weight_rules(self, config: VisionConfig, parts: Iterable[str]) -> list[WeightRule]:
+    def parts(self, stored: Iterable[str]) -> frozenset[str]:
+        """The heads that these weights belong to; without a teacher the one classifier has another name."""
+        names = {*stored}
+        found = {part for part in PARTS if names & {f"{part}.weight", f"{part}.dense.weight", f"{part}.mask_token"}}
+        return frozenset(found | ({"classifier"} if "distillation_classifier" in found else set()))
+
+    def labels(self, config_json: dict[str, Any], path: object) -> tuple[str, ...]:
+        """The labels of the classifier, by id."""
+        return labels_of(config_json, path)
+
+    def processor_of(self, config_json: dict[str, Any], config: VisionConfig, path: object) -> ImageProcessor:
+        """How images are prepared where no file says it."""
+        return self.processor.for_network(config.image_size, config.channels)
+
+    def weight_rules(
+        self, config: VisionConfig, parts: Iterable[str], decoder: PatchDecoderConfig | None = None
+    ) -> list[WeightRule]:
         """Our names of all weights of a network with these parts, and theirs without the prefix."""
         parts = set(parts)
         names = {ours: theirs for ours, theirs in TRUNK.items() if ours.startswith("trunk.") or "pooler" in parts}
@@ -122,6 +164,10 @@ class VisionLayout:
             WeightRule(SPECIAL_TOKENS, SPECIAL_NAMES[: config.special_tokens]),
             WeightRule(POSITIONS, ("embeddings.position_embeddings",)),
         ]
+        if decoder is not None:
+            tables, linear = decoder_rules(LAYER, decoder.layers)
+            rules += tables
+            names |= linear
         for ours, theirs in names.items():
             each = (theirs,) if isinstance(theirs, str) else theirs
             rules += [
@@ -131,26 +177,46 @@ class VisionLayout:
 
     def full_name(self, name: str, parts: Iterable[str]) -> str:
         """The name of a weight in the class of transformers that has these parts."""
-        bare = "classifier" not in parts
-        return name if bare or "classifier." in name else self.prefix + name
+        bare = not {"classifier", "decoder"} & {*parts}
+        return name if bare or "classifier." in name or name.startswith("decoder.") else self.prefix + name
 
 
 def their_shape(ours: str, shape: tuple[int, ...], config: VisionConfig) -> tuple[int, ...]:
     """Their shape of a weight: the patch embedding is a convolution, and tables have a dimension for the batch."""
     if ours == "trunk.embedding.projection.weight":
         return (shape[0], config.channels, config.patch_size, config.patch_size)
-    return (1, *shape) if ours in (SPECIAL_TOKENS, POSITIONS) else shape
+    return (1, *shape) if ours in (SPECIAL_TOKENS, POSITIONS, MASK_TOKEN, DECODER_POSITIONS) else shape
 
 
+def their_form(ours: str, weight: Tensor, config: VisionConfig) -> Tensor:
+    """A weight of ours in the form that it has in transformers."""
+    ordered = output_to_theirs(weight, config) if ours.startswith(OUTPUT) else weight
+    return ordered.reshape(their_shape(ours, tuple(weight.shape), config))
+
+
+def our_form(ours: str, weight: Tensor, config: VisionConfig) -> Tensor:
+    """The same the other way, for a weight that has our shape already."""
+    return output_to_ours(weight, config) if ours.startswith(OUTPUT) else weight
+
+
+IMAGENET = ImageProcessor(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))  # of the colours in its images
 VISION_LAYOUTS = {
     layout.model_type: layout
     for layout in (
-        VisionLayout("vit", "ViT", False, ImageProcessor()),
-        VisionLayout("deit", "DeiT", True, ImageProcessor(resize=(256, 256), crop=(224, 224), resample="bicubic")),
+        VisionLayout("vit", "ViT", ImageProcessor(), "ViT"),
+        VisionLayout(
+            "deit",
+            "DeiT",
+            ImageProcessor(resize=(256, 256), crop=(224, 224), resample="bicubic"),
+            "DeiT",
+            distillation_token=True,
+        ),
+        VisionLayout("vit_mae", "ViTMAE", IMAGENET, "ViT", masked=True),
     )
 }
 
 
 def vision_layout_of(config: VisionConfig) -> VisionLayout:
-    """The layout of a network: DeiT has a distillation token."""
-    return VISION_LAYOUTS["deit" if config.distillation_token else "vit"]
+    """The layout of a network: DeiT has a distillation token, and a masked autoencoder fixed positions."""
+    masked = config.positions == "sinusoidal"
+    return VISION_LAYOUTS["deit" if config.distillation_token else "vit_mae" if masked else "vit"]

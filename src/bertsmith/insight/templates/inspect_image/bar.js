@@ -69,5 +69,5 @@ function start() {
   state.layer = reading.attention.layers - 1;
   describeModel();
   makeBar();
-  begin([makeImage, makeHeads, makeAttention, makeSpecial, makeClasses, makeAttributions]);
+  begin([makeImage, makeHeads, makeAttention, makeSpecial, makeClasses, makeAttributions, makeReconstruction]);
 }

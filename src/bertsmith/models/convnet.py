@@ -1,0 +1,122 @@
+"""A small convolutional network for images, fast to train: the teacher of a DeiT. Touvron et al. 2020, section 4.
+
+    stem      convolution, norm, activation, and half of the sides
+    stages    for each width: a convolution that doubles the channels, half of the sides, and a residual block
+    pooled    the mean and the maximum of every channel over all positions
+
+A residual network (He et al. 2015) cut down to eight convolutions. Its norms are over groups of channels of one image
+(Wu and He 2018) and not over a batch, so that an image's neighbours do not change its prediction.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bertsmith.models.counts import Counted
+from bertsmith.models.vision_transformer import ImageLogits
+from bertsmith.nn.heads import Classifier
+from bertsmith.nn.init import CustomInit
+
+GROUP = 16  # channels in a group of a norm
+MIN_SIDE = 8  # pixels: three times halved, there is one left
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvNetConfig(Counted):
+    """Sizes of a convolutional network."""
+
+    architecture: Literal["convnet"] = "convnet"
+    channels: int = 3  # numbers of a pixel: red, green and blue; 1 for grey
+    width: int = 64  # channels after the stem; the two stages have twice and four times as many
+
+    def __post_init__(self) -> None:
+        if self.channels < 1 or self.width < GROUP or self.width % GROUP:
+            fact = f"channels is {self.channels} and width {self.width}"
+            raise ValueError(f"{fact}. Give at least one channel, and a width that is a multiple of {GROUP}")
+
+    @property
+    def output_width(self) -> int:
+        """Numbers of an image's vector."""
+        return 2 * 4 * self.width
+
+    @property
+    def output_products(self) -> int:
+        """Nothing is predicted over a vocabulary."""
+        return 0
+
+    def build(self) -> Any:
+        """The network that it describes."""
+        return ConvNet(self)
+
+
+class ConvBlock(CustomInit):
+    """A convolution of 3 x 3, the norm of its output, and the activation."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.norm = nn.GroupNorm(width // GROUP, width)
+
+    def forward(self, images: Float[Tensor, "B _ _ _"]) -> Float[Tensor, "B _ _ _"]:
+        return F.gelu(self.norm(self.convolution(images)))
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """He et al. 2015b: the variance of the output is that of the input."""
+        weight = self.convolution.weight
+        with torch.no_grad():
+            weight.normal_(0.0, (2 / weight[0].numel()) ** 0.5, generator=generator)
+            self.norm.weight.fill_(1.0)
+            self.norm.bias.zero_()
+
+
+class Stage(nn.Module):
+    """Twice the channels at half the sides, and a residual block of two convolutions."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.widen = ConvBlock(channels, width)
+        self.first, self.second = ConvBlock(width, width), ConvBlock(width, width)
+
+    def forward(self, images: Float[Tensor, "B _ _ _"]) -> Float[Tensor, "B _ _ _"]:
+        smaller = F.max_pool2d(self.widen(images), 2)
+        block: Tensor = self.second(self.first(smaller))
+        return smaller + block
+
+
+class ConvNet(nn.Module):
+    """The convolutional network: one vector for each image, of any size from 8 x 8 pixels."""
+
+    def __init__(self, config: ConvNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stem = ConvBlock(config.channels, config.width)
+        widths = [config.width, 2 * config.width, 4 * config.width]
+        self.stages = nn.ModuleList(Stage(*pair) for pair in pairwise(widths))
+
+    def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D"]:
+        hidden = F.max_pool2d(self.stem(images), 2)
+        for stage in self.stages:
+            hidden = stage(hidden)
+        return torch.cat([hidden.mean((2, 3)), hidden.amax((2, 3))], 1)
+
+    def matrices(self) -> dict[str, int]:
+        """No matrices inside layers: Muon is not for convolutions."""
+        return {}
+
+
+class ConvNetClassifier(nn.Module):
+    """The network with a linear classifier on its vector."""
+
+    def __init__(self, trunk: ConvNet, classes: int) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.classifier = Classifier(trunk.config.output_width, classes, 0.0)
+
+    def forward(self, images: Float[Tensor, "B C H W"]) -> ImageLogits:
+        # In bfloat16 where the weights are cast to it.
+        return ImageLogits(self.classifier(self.trunk(images.to(self.classifier.dense.weight.dtype))), None)

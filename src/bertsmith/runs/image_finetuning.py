@@ -1,0 +1,229 @@
+"""Training on images: once per seed, evaluated on the dev images; the best model, its scores and a report are kept."""
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from bertsmith import config, files, terminal
+from bertsmith.data.feed import Feed
+from bertsmith.data.images.batch import ImageSource
+from bertsmith.errors import RecipeError
+from bertsmith.insight import evaluation
+from bertsmith.insight.model_card import image_card
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import image_classifiers
+from bertsmith.models.hf.folder import TRAINED_ON
+from bertsmith.models.hf.image_classifiers import ImageConfig, ImageFolder
+from bertsmith.models.hf.image_processor import ImageProcessor
+from bertsmith.models.image_classifier import AnyImageClassifier, Normalisation, image_classifier
+from bertsmith.models.patch_embedding import resized
+from bertsmith.models.vision_config import VisionConfig
+from bertsmith.nn.init import initialise
+from bertsmith.recipe import ImageFineTune, check_kind, settle
+from bertsmith.runs import image_data
+from bertsmith.runs.finetuning import untrained_metrics
+from bertsmith.runs.finetuning_result import RESULT, best_run, is_better, result_of
+from bertsmith.runs.image_data import ImageData
+from bertsmith.tasks.image_classification import ImageClassification
+from bertsmith.tasks.image_findings import ImageEvaluator
+from bertsmith.tasks.teacher import Teacher
+from bertsmith.train import hardware, log
+from bertsmith.train.display import Display
+from bertsmith.train.forward import should_capture
+from bertsmith.train.lock import Lock
+from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.step import Step
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
+
+CONSOLE = terminal.console()
+MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})
+CUDA_EVALUATION_IMAGES, CPU_EVALUATION_IMAGES = 1_024, 128  # images in one forward pass of an evaluation
+POSITIONS = "trunk.embedding.positions"
+
+
+def finetune(recipe: ImageFineTune) -> dict[str, Any]:
+    """Train once per seed. Writes the model of the best seed, result.json and a report."""
+    with Lock(recipe.out):
+        check_kind(recipe)
+        base = None if recipe.model is None else image_classifiers.read(recipe.model)
+        data = image_data.read(recipe)
+        for line in data.lines():
+            CONSOLE.print(line, markup=False)
+        normalisation = _normalisation(base, data)
+        settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
+        runs: list[dict[str, Any]] = []
+        for number in range(recipe.seeds):
+            train = replace(recipe.train, seed=recipe.train.seed + number)
+            seeded = replace(recipe, out=recipe.out / f"seed-{number}", train=train)
+            path = seeded.out / RESULT
+            if not path.exists():
+                task, metrics, findings = run_seed(seeded, base, data, normalisation)
+                headline = next(iter(metrics))
+                if all(is_better(metrics[headline], other["metrics"][headline]) for other in runs):
+                    export(recipe, task, data)
+                files.write_json(path, {"seed": train.seed, "headline": headline, "metrics": metrics, **findings})
+                shutil.rmtree(seeded.out / "checkpoints", ignore_errors=True)
+            runs.append(files.read_json(path))
+        result = result_of(runs, _protocol(recipe, data))
+        files.write_json(recipe.out / RESULT, result)
+        curves = log.read(recipe.out / f"seed-{best_run(runs)}" / log.NAME)
+        evaluation.write(recipe.out, _title(recipe), result, curves)
+        if (recipe.out / "model").is_dir():
+            card = image_card(_network_name(recipe), result)
+            files.write_atomic(recipe.out / "model" / "README.md", card.encode())
+    return result
+
+
+def run_seed(
+    recipe: ImageFineTune, base: ImageFolder | None, data: ImageData, normalisation: Normalisation
+) -> tuple[ImageClassification, dict[str, float], dict[str, Any]]:
+    """Train with one seed and evaluate on the dev images: the task, its metrics, and the details for the report."""
+    device = hardware.select_device(recipe.train.device)
+    precision = hardware.select_precision(recipe.train.precision, device)
+    task = build_task(recipe, base, data, normalisation).to(device)
+    capturable = should_capture(task, recipe.train, precision, device)
+    optimizer = Optimizer(task, recipe.optimizer, capturable=capturable, hidden_matrices=task.hidden_matrices())
+    evaluation_images = CUDA_EVALUATION_IMAGES if device.type == "cuda" else CPU_EVALUATION_IMAGES
+    evaluator = ImageEvaluator(task, data.dev, device, evaluation_images, data.prior)
+    began = time.monotonic()
+    with Display(f"images, seed {recipe.train.seed}:") as display:
+        evaluator.progress = display.show_evaluation
+        trainer = Trainer(
+            Step(task, optimizer, recipe.train, precision),
+            feed(recipe, task, data),
+            recipe.schedule,
+            recipe.train,
+            folder=recipe.out,
+            compute_metrics=evaluator,
+            metric_name=evaluator.metric_name,
+            keep_best="highest",
+            evaluate_untrained=True,
+            speed=Speed(None, lambda attended: task.model.trunk.config.flops(attended, 0.0)),
+            display=display,
+            tensorboard=False,
+        )
+        metrics = trainer.fit()
+        if recipe.keep == "best":
+            trainer.load_best()
+            metrics = trainer.state.metrics
+        findings = {"details": evaluator.findings(metrics), "untrained": untrained_metrics(recipe.out)}
+    step = metrics.pop("step")
+    return task.eval(), {**metrics, "step": step, "seconds": round(time.monotonic() - began, 2)}, findings
+
+
+def build_task(
+    recipe: ImageFineTune, base: ImageFolder | None, data: ImageData, normalisation: Normalisation
+) -> ImageClassification:
+    """The network with its weights, its classifier and, if there is one, its teacher."""
+    labels = data.train.classes
+    shape = _network_config(recipe, base)
+    if shape.channels != recipe.data.channels:
+        fact = f"is {recipe.data.channels}, and the network reads {shape.channels}"
+        raise RecipeError("data.channels", fact, f"Set data.channels={shape.channels}")
+    teacher = None if recipe.teacher is None else Teacher(recipe.teacher, labels, shape.channels)
+    learns_apart = isinstance(shape, VisionConfig) and shape.distillation_token and teacher is not None
+    model = image_classifier(shape, len(labels), distilled=learns_apart)
+    initialise(model, recipe.train.seed)
+    if base is not None:
+        model.load_state_dict(_weights(model, shape, base, labels), strict=False)
+    return ImageClassification(
+        model,
+        recipe.task,
+        labels,
+        augmentation=recipe.augmentation,
+        normalisation=normalisation,
+        teacher=teacher,
+    )
+
+
+def feed(recipe: ImageFineTune, task: ImageClassification, data: ImageData) -> Feed:
+    """Batches of training images by position."""
+    source = ImageSource(data.train, recipe.data.batch_size, recipe.train.seed)
+    collate = partial(task.collate, images=data.train)
+    return Feed(source, collate, data.fingerprint, recipe.data.workers)
+
+
+def export(recipe: ImageFineTune, task: ImageClassification, data: ImageData) -> None:
+    """Write the model folder: weights, config, labels, and how images are prepared."""
+    shape = task.model.trunk.config
+    square = (recipe.data.size, recipe.data.size)
+    processor = ImageProcessor(
+        resize=square if recipe.data.fit == "stretch" else None,
+        crop=recipe.augmentation.size,
+        resample=recipe.data.resample,
+        mean=task.normalisation.mean,
+        std=task.normalisation.std,
+    )
+    extra = {"bertsmith": {TRAINED_ON: {"kind": "images", **data.prior.to_dict()}}}
+    with folders.atomic_folder(recipe.out / "model") as folder:
+        image_classifiers.write(folder, shape, task.model.state_dict(), task.labels, processor, extra)
+
+
+def _network_config(recipe: ImageFineTune, base: ImageFolder | None) -> ImageConfig:
+    """The configuration of the network; one that goes on at another resolution has other positions.
+
+    The fixed positions of a masked autoencoder are learned from here on, as by He et al. 2021, appendix A.1.
+    """
+    if base is None:
+        assert recipe.network is not None
+        settings: ImageConfig = recipe.network.settings
+    else:
+        settings = base.config
+    if not isinstance(settings, VisionConfig):
+        return settings
+    settings = replace(settings, positions="learned")
+    if base is not None and recipe.data.fit == "stretch":
+        side = recipe.augmentation.size[0] if recipe.augmentation.size else recipe.data.size
+        return replace(settings, image_size=side)
+    return settings
+
+
+def _weights(
+    model: AnyImageClassifier,
+    shape: ImageConfig,
+    base: ImageFolder,
+    labels: tuple[str, ...],
+) -> Mapping[str, torch.Tensor]:
+    """The weights of a folder that fit: the network, and the classifiers if the classes are the same."""
+    parts = ("trunk.", "classifier.", "distillation_classifier.") if base.labels == labels else ("trunk.",)
+    own = model.state_dict()
+    weights = {name: weight for name, weight in base.state_dict.items() if name in own and name.startswith(parts)}
+    if isinstance(shape, VisionConfig) and isinstance(base.config, VisionConfig):
+        special, square = weights[POSITIONS].tensor_split((shape.special_tokens,))
+        grid = base.config.grid
+        moved = resized(square.view(grid, grid, -1), (shape.grid, shape.grid)).flatten(0, 1)
+        weights[POSITIONS] = torch.cat([special, moved])
+    return weights
+
+
+def _normalisation(base: ImageFolder | None, data: ImageData) -> Normalisation:
+    """That of the folder; of a network from scratch, that of its training images."""
+    if base is None:
+        return image_data.normalisation(data.train)
+    return Normalisation(base.processor.mean, base.processor.std)
+
+
+def _protocol(recipe: ImageFineTune, data: ImageData) -> dict[str, Any]:
+    return {
+        "selection": "the best of the evaluations on the dev images" if recipe.keep == "best" else "the last step",
+        "measured_on": data.dev_source,
+        "data": list(data.lines()),
+        "examples": {"train": len(data.train), "dev": len(data.dev)},
+        "data_sha256": data.fingerprint,
+        "recipe": config.dump(recipe),
+        "machine": hardware.describe(hardware.select_device(recipe.train.device)),
+    }
+
+
+def _network_name(recipe: ImageFineTune) -> str:
+    return recipe.network.kind if recipe.network else evaluation.model_name(recipe.model or recipe.out)
+
+
+def _title(recipe: ImageFineTune) -> str:
+    return f"{_network_name(recipe)}, trained on {recipe.data.train.name}"

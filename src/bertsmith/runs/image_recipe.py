@@ -1,0 +1,177 @@
+"""The recipe of training on images: what the command line does not give follows from the images and the network."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertsmith import config, recipes, terminal
+from bertsmith.data.images.survey import Survey, has_part, holds_images, survey
+from bertsmith.errors import RecipeError, TextError
+from bertsmith.models.convnet import ConvNetConfig
+from bertsmith.models.hf import image_classifiers
+from bertsmith.models.hf.folder import check_exists, model_folder
+from bertsmith.models.vision_config import VisionConfig
+from bertsmith.models.vision_family import IMAGE_FAMILY
+from bertsmith.recipe import EXTENTS, ImageFineTune
+
+CONSOLE = terminal.console()
+DEV_FOLDERS = ("val", "valid", "validation", "dev")  # besides `test`: folders around the classes
+DEFAULTS: dict[str, dict[str, Any]] = {  # for a folder that goes on
+    "data": {"batch_size": 64},
+    "optimizer": {"learning_rate": 1e-4, "weight_decay": 0.05},
+    "schedule": {"kind": "cosine", "warmup": 0.1},
+    "train": {"epochs": 10.0, "evaluations": 10, "checkpoints": 5},
+}
+FROM_SCRATCH: dict[str, dict[str, Any]] = {  # Touvron et al. 2020, table 9, for few images and small batches
+    "task": {"label_smoothing": 0.1},
+    "data": {"batch_size": 128},
+    "optimizer": {"learning_rate": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.05},
+    "schedule": {"kind": "cosine", "warmup": 0.1},
+    "train": {"epochs": 100.0, "evaluations": 10, "checkpoints": 10, "average": 0.2, "average_decay": 0.99},
+}
+COLOURED = {"operations": 2, "strength": 9.0, "erasing": 0.25}  # augmentation from scratch; none of grey images
+GREY_EPOCHS = 30.0  # digits and letters are learnt sooner than photographs
+PROBE_LEARNING_RATE = 1e-2  # of a linear classifier alone
+LARGE_SIDE, LARGE_SIZE = 160, 224  # images from this side on are read in the size of the papers
+PATCHES = ((48, 4), (96, 8), (LARGE_SIDE, 16))  # patches of images with sides below these, so that there are some fifty
+
+
+def reads_images(model: Path) -> bool:
+    """Whether a model is a network of images: a member, a model folder, or a recipe."""
+    if model.exists() and model.suffix != ".toml":
+        return image_classifiers.is_image_folder(model)
+    if str(model) in IMAGE_FAMILY:
+        return True
+    return _names_recipe(model) and _is_of_images(config.read_toml(recipes.find(model)))
+
+
+def build_recipe(
+    model: Path, data: Path, out: Path, *, dev: Path | None, seeds: int, overrides: Sequence[str]
+) -> ImageFineTune:
+    """The recipe of a run. `model` is a model folder, a member that is trained from scratch, or a recipe."""
+    if not data.exists():
+        raise TextError(data, "does not exist", "Name a folder with a folder of images for each class")
+    if not holds_images(data):
+        fact = f"holds no images, which '{model}' reads"
+        raise TextError(data, fact, "Give a folder by class or a table with paths; or a network of text, as bert-base")
+    paths = {"train": str(data), **({"dev": str(found)} if (found := dev or _dev_folder(data)) else {})}
+    if _names_recipe(model):
+        values = config.override(config.read_toml(recipes.find(model)), overrides, EXTENTS)
+        values["data"] = {**values.get("data", {}), **paths}
+        values |= {"out": str(out), "seeds": seeds}
+        return config.build(values, ImageFineTune, str(model))
+    given = config.override({}, overrides)
+    seen = survey(data, columns=_columns(given), root=_root(given))
+    if seen is None:
+        raise TextError(data, "holds no image that can be opened", "Look at the files: the endings promise images")
+    values = _from_scratch(str(model), seen, given) if not model.exists() else _from_folder(model, seen, given)
+    values["data"] = {**values["data"], **paths}
+    values |= {"out": str(out), "seeds": seeds}
+    built = config.build(config.override(values, overrides, EXTENTS), ImageFineTune, "finetune")
+    CONSOLE.print(_message(built, seen), markup=False)
+    return built
+
+
+def refuse_images(model: Path, data: Path) -> None:
+    """Refuse images as the data of a network of text, before they are taken for a table."""
+    if holds_images(data):
+        fact = f"holds images, and '{model}' reads text"
+        raise TextError(data, fact, "Use a network such as vit-small, or a folder that was trained on images")
+
+
+def _from_scratch(member: str, seen: Survey, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a member on images like these."""
+    size, patch = fitting_sizes(seen)
+    section = _section(given, "data")
+    size, channels = section.get("size", size), section.get("channels", 1 if seen.grey else 3)
+    values: dict[str, Any] = {name: dict(settings) for name, settings in FROM_SCRATCH.items()}
+    values["network"] = {"kind": member, "channels": channels}
+    if isinstance(IMAGE_FAMILY[member], VisionConfig):
+        values["network"] |= {"image_size": size, "patch_size": patch}
+    values["data"] |= {"size": size, "channels": channels}
+    values["train"] |= {"epochs": GREY_EPOCHS} if seen.grey else {}
+    values["augmentation"] = _augmentation(size, seen) | ({} if seen.grey else COLOURED)
+    if isinstance(IMAGE_FAMILY[member], ConvNetConfig):
+        values["augmentation"] |= {"operations": 0, "erasing": 0.0}
+        values["train"] |= {"epochs": min(values["train"]["epochs"], 30.0)}
+    return values
+
+
+def _from_folder(model: Path, seen: Survey, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for a model folder that goes on, in the size that its images had."""
+    check_exists(model_folder(model))
+    found = image_classifiers.read(model)
+    section = _section(given, "data")
+    default = found.config.image_size if isinstance(found.config, VisionConfig) else fitting_sizes(seen)[0]
+    size = section.get("size", default)
+    values: dict[str, Any] = {name: dict(settings) for name, settings in DEFAULTS.items()}
+    values["model"] = str(model)
+    values["data"] |= {"size": size, "channels": found.config.channels, "resample": found.processor.resample}
+    values["augmentation"] = _augmentation(size, seen)
+    if _section(given, "task").get("linear_probe"):
+        values["optimizer"] |= {"learning_rate": PROBE_LEARNING_RATE, "weight_decay": 0.0}
+    return values
+
+
+def fitting_sizes(seen: Survey) -> tuple[int, int]:
+    """The size of images, and that of patches, that suit images like these."""
+    side = min(seen.height, seen.width)
+    if side >= LARGE_SIDE:
+        return LARGE_SIZE, 16
+    patch = next(patch for limit, patch in PATCHES if side < limit)
+    return max(patch, side // patch * patch), patch
+
+
+def _augmentation(size: Any, seen: Survey) -> dict[str, Any]:
+    """Crops, and mirror images unless the images are grey: a mirrored letter is another one."""
+    padding = max(1, size // 8) if isinstance(size, int) else 4
+    return {"padding": padding, "flip": not seen.grey}
+
+
+def _message(recipe: ImageFineTune, seen: Survey) -> str:
+    """What was chosen, in a line."""
+    own = f"{seen.width} x {seen.height} pixels" + ("" if seen.one_size else " in the middle")
+    read = f"read as {recipe.data.size} x {recipe.data.size}" if recipe.data.fit == "stretch" else "read as they are"
+    colours = "grey" if recipe.data.channels == 1 else "in colour"
+    network = recipe.network.settings if recipe.network else None
+    patches = f", patches of {network.patch_size}" if isinstance(network, VisionConfig) else ""
+    return f"Images of {own}, {read}, {colours}{patches}"
+
+
+def _dev_folder(data: Path) -> Path | None:
+    """The folder of dev images beside `train`; None where there is a test part, or no such folder."""
+    if has_part(data, "test") or not (data / "train").is_dir():
+        return None
+    return next((data / name for name in DEV_FOLDERS if (data / name).is_dir()), None)
+
+
+def _names_recipe(model: Path) -> bool:
+    """Whether a recipe is given: a TOML file, or the name of one that is no member."""
+    return model.suffix == ".toml" or (
+        not model.exists() and str(model) not in IMAGE_FAMILY and str(model) in recipes.names()
+    )
+
+
+def _is_of_images(values: Mapping[str, Any]) -> bool:
+    """Whether a recipe trains on images."""
+    network = values.get("network")
+    kind = network.get("kind") if isinstance(network, Mapping) else None
+    return "augmentation" in values or kind in IMAGE_FAMILY
+
+
+def _columns(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    section = _section(given, "data")
+    path, label = (None if (name := section.get(key)) is None else str(name) for key in ("path", "label"))
+    return path, label
+
+
+def _root(given: Mapping[str, Any]) -> Path | None:
+    root = _section(given, "data").get("root")
+    return None if root is None else Path(str(root))
+
+
+def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = values.get(name, {})
+    if not isinstance(section, Mapping):
+        raise RecipeError(name, "is a section of settings", f"Write {name}.key=value")
+    return section

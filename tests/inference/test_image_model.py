@@ -236,3 +236,19 @@ def test_preparation_is_that_of_transformers() -> None:
     assert small.shape == (3, 6, 4)
     assert not small[:, [0, 1, 5]].any()  # black, with one row more above than below
     assert (small[:, 2:5] == pixels[:, :3, 1:5]).all()
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_what_a_cpu_gives(model: ImageModel, home: Path) -> None:
+    fast = load_image_model(home / "model", "cuda")
+    many = [photos.pixels(4 * (2 + at % 7), 4 * (3 + at % 5), at) for at in range(70)]
+    for size in ("model", "own"):
+        assert np.allclose(fast.probabilities(many, size=size), model.probabilities(many, size=size), atol=1e-3)
+        for pooling in ("first", "mean"):
+            options: dict[str, Any] = {"size": size, "pooling": pooling}
+            rows = fast.embed(many, **options)
+            assert (rows * model.embed(many, precision="float32", **options)).sum(1).min() > 0.999
+    fast_page, page = (one.inspect(many[0], size="own").images[0] for one in (fast, model))
+    assert np.allclose(fast_page.attention.weights, page.attention.weights, atol=1e-4)
+    assert fast_page.attribution is not None
+    assert fast_page.attribution.gap < 0.01

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "See inside": ("inspect", "Inspection"),
     "Export": ("export", "Export"),
     "Results": ("Run", "Evaluation", "Prediction", "FilledText", "WordPrediction", "ScoredText"),
-    "Recipes and tables": ("Recipe", "FineTune", "FAMILY", "OBJECTIVES", "TASKS"),
+    "Recipes and tables": ("Recipe", "FineTune", "ImageFineTune", "ImagePretraining", "FAMILY", "OBJECTIVES", "TASKS"),
     "Parts": ("Tokenizer", "Transformer", "TransformerConfig", "BertsmithError"),
 }
 RETURNED = (
@@ -38,7 +38,7 @@ RETURNED = (
     ImageInspection,
     Results,
 )  # by methods and functions, and public through them alone
-BY_KEYS = ("Recipe", "FineTune", "TransformerConfig")  # their fields are on the page of recipe keys
+BY_KEYS = ("Recipe", "FineTune", "ImageFineTune", "ImagePretraining", "TransformerConfig")  # their fields are on the page of recipe keys
 
 
 def page() -> str:

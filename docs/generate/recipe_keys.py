@@ -1,4 +1,4 @@
-"""The page of recipe keys: pretraining, fine-tuning, word2vec; a table for each section, and for each kind of it."""
+"""The page of recipe keys: pretraining, fine-tuning, images, word2vec; a table for each section and each kind."""
 
 import re
 from collections import Counter
@@ -21,7 +21,13 @@ bertsmith pretrain bert-base --data DATA --out runs/mine optimizer.learning_rate
 
 Of `train.steps`, `train.epochs` and `train.budget` the one that is given last counts.
 """
-ROOTS = {"Pretraining": bertsmith.Recipe, "Fine-tuning": bertsmith.FineTune, "Word vectors": Word2VecRecipe}
+ROOTS = {
+    "Pretraining": bertsmith.Recipe,
+    "Fine-tuning": bertsmith.FineTune,
+    "Training on images": bertsmith.ImageFineTune,
+    "Pretraining on images": bertsmith.ImagePretraining,
+    "Word vectors": Word2VecRecipe,
+}
 HEAD = ("key", "value", "default", "meaning")
 
 

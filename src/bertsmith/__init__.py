@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bertsmith.models.transformer import Transformer
     from bertsmith.models.transformer_config import TransformerConfig
     from bertsmith.objectives import OBJECTIVES
-    from bertsmith.recipe import FineTune, Recipe
+    from bertsmith.recipe import FineTune, ImageFineTune, ImagePretraining, Recipe
     from bertsmith.tasks import TASKS
     from bertsmith.text.tokenizer import Tokenizer
 
@@ -44,6 +44,8 @@ _HOMES = {
     "FilledText": "inference.fill",
     "FineTune": "recipe",
     "ImageModel": "inference.image_model",
+    "ImageFineTune": "recipe",
+    "ImagePretraining": "recipe",
     "Inspection": "insight.inspection.inspection",
     "WordPrediction": "inference.fill",
     "Model": "inference.model",
@@ -77,7 +79,9 @@ __all__ = [
     "Export",
     "FilledText",
     "FineTune",
+    "ImageFineTune",
     "ImageModel",
+    "ImagePretraining",
     "Inspection",
     "Model",
     "Prediction",

@@ -153,7 +153,7 @@ class ImageDataConfig:
     root: Path | None = None  # folder that the paths of a table begin at; that of the table by default
     size: int = 224  # pixels on each side of the square that every image is stretched to
     fit: Literal["stretch", "keep"] = "stretch"  # or keep the size of each image: nothing is padded
-    resample: Literal["bilinear", "bicubic"] = "bicubic"  # how images are stretched
+    resample: Literal["bicubic", "bilinear"] = "bicubic"  # how images are stretched
     channels: int = 3  # red, green and blue; or 1, grey
     on_bad_image: Literal["skip", "fail"] = "skip"  # skip, count and name images that cannot be read, or fail
     batch_size: int = 128  # images in a micro-batch
@@ -170,8 +170,9 @@ class ImageDataConfig:
 class ImageFineTune:
     """Training on labelled images: of a network from scratch, or of a model folder that goes on. Touvron et al. 2020.
 
-    >>> sorted(part.name for part in dataclasses.fields(bertsmith.ImageFineTune))[:3]
-    ['augmentation', 'data', 'keep']
+    >>> recipe = config.read(Path("digits.toml"), bertsmith.ImageFineTune)
+    >>> recipe.network.kind, recipe.data.channels
+    ('vit-tiny', 1)
     """
 
     out: Path  # the run's folder: log, checkpoints, model, report
@@ -200,8 +201,9 @@ class ImageFineTune:
 class ImagePretraining:
     """Pretraining on images without labels: a masked autoencoder. He et al. 2021.
 
-    >>> sorted(part.name for part in dataclasses.fields(bertsmith.ImagePretraining))[:3]
-    ['augmentation', 'data', 'keep']
+    >>> recipe = config.read(Path("completed.toml"), bertsmith.ImagePretraining)
+    >>> recipe.model.kind, recipe.objective.settings.mask_rate
+    ('mae-tiny', 0.75)
     """
 
     out: Path  # the run's folder: log, checkpoints, model, report

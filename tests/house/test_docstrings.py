@@ -39,7 +39,7 @@ from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train.clock import WallBudget
 
 TABLES = ("FAMILY", "OBJECTIVES", "TASKS")  # dictionaries have no docstring
-PARTS = ("BertsmithError", "FineTune", "Recipe", "Tokenizer", "Transformer", "TransformerConfig")  # one example each
+PARTS = ("BertsmithError", "FineTune", "ImageFineTune", "Recipe", "Tokenizer", "Transformer", "TransformerConfig")
 RESULTS = (
     *(bertsmith.Run, bertsmith.Evaluation, bertsmith.FilledText, bertsmith.WordPrediction, bertsmith.ScoredText),
     *(bertsmith.Prediction, GeneratedText, TranslatedText, TokenAlignment, Results, Embedder),
@@ -69,6 +69,33 @@ model = "runs/mine"
 kind = "classify"
 [data]
 train = "reviews.csv"
+[optimizer]
+[schedule]
+[train]
+epochs = 3
+""",
+    "completed.toml": """out = "runs/completed"
+[model]
+kind = "mae-tiny"
+[objective]
+kind = "masked_patches"
+[data]
+train = "photographs"
+[optimizer]
+[schedule]
+[train]
+epochs = 3
+""",
+    "digits.toml": """out = "runs/digits"
+[network]
+kind = "vit-tiny"
+image_size = 28
+patch_size = 4
+channels = 1
+[data]
+train = "mnist"
+size = 28
+channels = 1
 [optimizer]
 [schedule]
 [train]

@@ -1,7 +1,7 @@
 """Verbs that fine-tune a model on labelled data and evaluate it: finetune, evaluate."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,17 +14,24 @@ def finetune(
     model: Annotated[
         Path,
         typer.Argument(
-            help="Model folder; or, to train from random weights, a member such as transformer-small, or a recipe."
+            help="Model folder; or, to train from random weights, a member such as transformer-small or vit-small, "
+            "or a recipe."
         ),
     ],
     data: Annotated[
-        Path, typer.Argument(help="Labelled file (.csv .tsv .jsonl .json .conll), or folder with train and dev files.")
+        Path,
+        typer.Argument(
+            help="Labelled file (.csv .tsv .jsonl .json .conll), or folder with train and dev files. Images: a folder "
+            "for each class, a table with paths, or files of CIFAR-10 or MNIST."
+        ),
     ],
     out: Out,
     overrides: Overrides = None,
     dev: Annotated[
         Path | None,
-        typer.Option(help="Labelled file to evaluate on; by default, the folder's, or a part of the training data."),
+        typer.Option(
+            help="Labelled file, or images, to evaluate on; by default, the folder's, or a part of the training data."
+        ),
     ] = None,
     task: Annotated[
         str | None,
@@ -36,22 +43,33 @@ def finetune(
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the data; by default, by its size.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps instead of epochs.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Time of training instead of epochs, such as 10m or 2h.")] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Examples per update; by default, by the size of the training data.")
     ] = None,
     learning_rate: LearningRate = None,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(help="Images: model folder of a network whose predictions are learnt, too (distillation)."),
+    ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of runs with different seeds; scores are the mean with a 95 % interval.")
     ] = 1,
 ) -> None:
-    """Fine-tune: classification, regression, NER, question answering, multiple choice, embeddings, translation.
+    """Fine-tune: classification, regression, NER, question answering, multiple choice, embeddings, translation, images.
 
     Any other recipe setting follows the data: data.label=stars optimizer.weight_decay=0.1 adapt.kind=lora.
     """
     from bertsmith.commands import finetune as command
     from bertsmith.commands.arguments import FINETUNE_KEYS, options_as_overrides
 
-    options = {"epochs": epochs, "steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    options: dict[str, Any] = {
+        "epochs": epochs,
+        "steps": steps,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+    }
+    options |= {"budget": budget, "teacher": teacher}
     changes = [*options_as_overrides(options, FINETUNE_KEYS), *(overrides or [])]
     command.finetune(model, data, out, dev=dev, task=task, seeds=seeds, overrides=changes)
 

@@ -11,6 +11,7 @@ from bertsmith.commands import arguments, entrants
 from bertsmith.commands import clean as cleaning
 from bertsmith.commands import evaluate as measuring
 from bertsmith.commands import export as exporting
+from bertsmith.commands import finetune as tuning
 from bertsmith.commands import inspect as looking
 from bertsmith.commands import make as making
 from bertsmith.commands import prepare as preparing
@@ -31,9 +32,10 @@ from bertsmith.insight.table import Results
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import vision_folder
+from bertsmith.models.vision_family import IMAGE_FAMILY
 from bertsmith.models.word2vec import KIND
-from bertsmith.recipe import FineTune, Recipe
-from bertsmith.runs import candidates, checkpoint_models, finetuning, suites, task_recipe
+from bertsmith.recipe import FineTune, ImageFineTune, Recipe
+from bertsmith.runs import candidates, checkpoint_models, finetuning, image_finetuning, suites
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 
 PathLike = str | Path
@@ -152,33 +154,30 @@ def finetune(
     overrides: Iterable[str] = (),
     **options: Any,
 ) -> Run:
-    """Fine-tune a model on labelled data; the task is guessed from the data, or named by `task`.
+    """Fine-tune a model on labelled texts or images; the task is guessed from the data, or named by `task`.
 
     `model` is a folder, a `Model`, a `Run`, the name of a member or recipe, or a complete `FineTune` recipe; `data` a
-    labelled file or a folder of them; `dev` a dev set, else a share of the data is held out; `seeds` the number of runs
-    for a confidence interval. `options`: epochs, steps, learning_rate, batch_size, max_length, seed, device and others;
-    `overrides` set any key of the recipe, such as "adapt.kind=lora".
+    labelled file, a folder of them, or images such as a folder by class; `dev` a dev set, else a share of the data is
+    held out; `seeds` the number of runs for a confidence interval. `options`: epochs, steps, learning_rate, batch_size,
+    max_length, seed, device and others; `overrides` set any key of the recipe, such as "adapt.kind=lora".
 
     >>> run = bertsmith.finetune("runs/mine", "reviews.csv", out="runs/lora", steps=2, overrides=["adapt.kind=lora"])
     >>> run.model.predict("I liked it.").label
     '...'
     """
     changes = [*arguments.options_as_overrides(options, arguments.FINETUNE_KEYS), *arguments.as_overrides(overrides)]
-    if isinstance(model, FineTune):
+    if isinstance(model, FineTune | ImageFineTune):
         if changes or data is not None or out is not None:
             raise RecipeError("finetune", "a FineTune takes no options", "Change it with dataclasses.replace")
-        recipe = model
+        out_folder = model.out
+        result = finetuning.finetune(model) if isinstance(model, FineTune) else image_finetuning.finetune(model)
     else:
         if not isinstance(seeds, int) or seeds < 1:
             raise RecipeError("seeds", f"is {short_repr(seeds)}", "Give 1 or more")
-        held = None if dev is None else arguments.as_path(dev, "dev")
-        folder, out_folder = _model_path(model), arguments.as_path(out, "out")
-        task_recipe.check(folder, task)
-        recipe = task_recipe.build_recipe(
-            folder, arguments.as_path(data, "data"), out_folder, dev=held, task=task, seeds=seeds, overrides=changes
-        )
-    result = finetuning.finetune(recipe)
-    return Run(recipe.out, _mean_scores(result), result)
+        held, folder = None if dev is None else arguments.as_path(dev, "dev"), _model_path(model)
+        given, out_folder = arguments.as_path(data, "data"), arguments.as_path(out, "out")
+        result = tuning.run(folder, given, out_folder, dev=held, task=task, seeds=seeds, overrides=changes)
+    return Run(out_folder, _mean_scores(result), result)
 
 
 def evaluate(
@@ -252,12 +251,12 @@ def inspect(models: Any, texts: Any = (), **options: Any) -> Inspection | ImageI
 
 
 def models(pattern: str = "*") -> list[str]:
-    """The names of models and recipes that match a pattern; `pretrain` takes any of them.
+    """The names of models and recipes that match a pattern; `pretrain` or `finetune` takes them.
 
     >>> bertsmith.models("bert-t*")
     ['bert-tiny']
     """
-    known = dict.fromkeys([KIND, *FAMILY, *recipes.names()])
+    known = dict.fromkeys([KIND, *FAMILY, *IMAGE_FAMILY, *recipes.names()])
     return [name for name in known if fnmatchcase(name, arguments.as_text(pattern, "pattern"))]
 
 

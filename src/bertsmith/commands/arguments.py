@@ -23,7 +23,8 @@ PRETRAIN_KEYS = {  # options of `pretrain`, in Python and on the command line: t
     "start": "start",
 }
 FINETUNE_KEYS = {name: key for name, key in PRETRAIN_KEYS.items() if name not in ("batch_tokens", "start")} | {
-    "batch_size": "data.batch_size"
+    "batch_size": "data.batch_size",
+    "teacher": "teacher",
 }
 
 

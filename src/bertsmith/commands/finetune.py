@@ -1,4 +1,4 @@
-"""`finetune`: fine-tune a model on labelled examples, and show its scores next to baselines."""
+"""`finetune`: fine-tune a model on labelled texts or images, and show its scores next to baselines."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from bertsmith import terminal
+from bertsmith.errors import RecipeError
 from bertsmith.insight import evaluation
 from bertsmith.runs import finetuning, image_finetuning, image_recipe, task_recipe
 from bertsmith.runs.finetuning_result import RESULT
@@ -19,14 +20,23 @@ def finetune(
     model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
 ) -> None:
     """Fine-tune once per seed, and show the scores."""
+    show(run(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides), out)
+
+
+def run(
+    model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+) -> dict[str, Any]:
+    """The result of a run on text or, for a network of images, on images."""
     if image_recipe.reads_images(model):
-        images = image_recipe.build_recipe(model, data, out, dev=dev, seeds=seeds, overrides=overrides)
-        show(image_finetuning.finetune(images), out)
-        return
+        if task not in (None, image_recipe.TASK):
+            raise RecipeError("task", f"'{task}' is for text, and '{model}' reads images", f"Use {image_recipe.TASK}")
+        options: dict[str, Any] = {"dev": dev, "seeds": seeds, "overrides": overrides}
+        return image_finetuning.finetune(image_recipe.build_recipe(model, data, out, **options))
     task_recipe.check(model, task)
     image_recipe.refuse_images(model, data)
-    recipe = task_recipe.build_recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
-    show(finetuning.finetune(recipe), out)
+    return finetuning.finetune(
+        task_recipe.build_recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
+    )
 
 
 def show(result: Mapping[str, Any], out: Path) -> None:

@@ -10,7 +10,7 @@ A residual network (He et al. 2015) cut down to eight convolutions. Its norms ar
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,6 @@ MIN_SIDE = 8  # pixels: three times halved, there is one left
 class ConvNetConfig(Counted):
     """Sizes of a convolutional network."""
 
-    architecture: Literal["convnet"] = "convnet"
     channels: int = 3  # numbers of a pixel: red, green and blue; 1 for grey
     width: int = 64  # channels after the stem; the two stages have twice and four times as many
 

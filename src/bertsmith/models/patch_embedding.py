@@ -16,13 +16,16 @@ from bertsmith.models.patches import Grid, Patches
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.init import CustomInit
-from bertsmith.nn.positions import sinusoids_2d
 
 
 class PatchEmbedding(CustomInit):
     """A linear layer over the pixels of a patch, the special tokens before the patches, and positions.
 
     The linear layer is the convolution of other implementations, whose kernel is as large as its stride.
+
+    Departs from the paper: positions are learned, but begin as sines and cosines of the row and the column, and the
+    vectors of patches with a variance of one, so that neighbours are known as such from the first step. A short
+    training on few images needs that: Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k".
     """
 
     def __init__(self, config: VisionConfig) -> None:
@@ -34,6 +37,15 @@ class PatchEmbedding(CustomInit):
         if config.positions == "sinusoidal":
             fix_positions(self.positions, config.grid)
         self.dropout = Dropout(config.dropout)
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """The first vectors of patches, special tokens and positions."""
+        with torch.no_grad():
+            self.projection.weight.normal_(0.0, self.projection.in_features**-0.5, generator=generator)
+            special = len(self.special_tokens)
+            self.positions[special:] = sinusoids_2d(self.grid, self.positions.shape[1])
+        if not self.positions.requires_grad:
+            fix_positions(self.positions, self.grid)
 
     def forward(self, patches: Patches) -> Float[Tensor, "T D"]:
         embedded = self.projection(patches.pixels.to(self.projection.weight.dtype))  # bfloat16 where weights are cast
@@ -51,16 +63,14 @@ class PatchEmbedding(CustomInit):
         """The positions of the special tokens, then those of every grid, row by row."""
         return positions_on(self.positions, self.grid, grids)
 
-    def init_weights(self, generator: torch.Generator) -> None:
-        """Fixed positions are waves, whatever was drawn for the other parameters."""
-        if not self.positions.requires_grad:
-            fix_positions(self.positions, self.grid)
-
 
 @torch.no_grad()
 def fix_positions(positions: nn.Parameter, grid: int) -> None:
-    """Make a table of positions fixed waves, and 0 for special tokens. It is kept with the weights, but not trained."""
-    waves = sinusoids_2d(grid, grid, positions.shape[1])
+    """Make a table of positions fixed sines and cosines, and 0 for special tokens: kept with the weights, not trained.
+
+    Those of the column come first, as in the authors' code and in all published weights.
+    """
+    waves = sinusoids_2d(grid, positions.shape[1]).roll(positions.shape[1] // 2, 1)
     positions.requires_grad_(False).zero_()[-(grid**2) :] = waves.to(positions.device)
 
 
@@ -71,6 +81,20 @@ def positions_on(positions: Float[Tensor, "R D"], grid: int, grids: tuple[Grid, 
     special, known = positions.tensor_split((len(positions) - grid**2,))
     square = known.view(grid, grid, -1)
     return torch.cat([special, *(resized(square, other).flatten(0, 1) for other in grids)])
+
+
+def sinusoids_2d(grid: int, width: int) -> Float[Tensor, "_ D"]:
+    """Positions of a square grid, row by row: a quarter of the width each for sines and cosines of row and column.
+
+    Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision Transformers". A rest of the width is 0.
+    """
+    quarter = width // 4
+    with torch.device("cpu"):  # numbers, even where a network is built without memory
+        rates = 10_000.0 ** -(torch.arange(quarter) / max(1, quarter))
+        angles = torch.arange(grid)[:, None] * rates  # G Q
+    waves = torch.cat([angles.sin(), angles.cos()], 1)  # of a row or a column
+    rows, columns = waves[:, None].expand(-1, grid, -1), waves[None].expand(grid, -1, -1)
+    return F.pad(torch.cat([rows, columns], 2).flatten(0, 1), (0, width - 4 * quarter))
 
 
 def resized(square: Float[Tensor, "G G D"], grid: Grid) -> Float[Tensor, "_ _ D"]:

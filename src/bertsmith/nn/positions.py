@@ -1,4 +1,4 @@
-"""Position embeddings: sinusoidal positions in one and two dimensions, learned ones, and rotary ones (RoPE)."""
+"""Position embeddings: sinusoidal positions, learned positions, and rotary position embedding (RoPE)."""
 
 import torch
 import torch.nn.functional as F
@@ -94,11 +94,3 @@ def sinusoids(length: int, width: int, *, halves: bool = False) -> Float[Tensor,
     if halves:
         return torch.cat((angles.sin(), angles.cos()), 1)[:, :width].float()
     return torch.stack((angles.sin(), angles.cos()), 2).flatten(1)[:, :width].float()
-
-
-def sinusoids_2d(rows: int, columns: int, width: int) -> Float[Tensor, "R D"]:
-    """Sinusoidal positions of a grid, row by row: the waves of the column, then those of the row. He et al. 2021."""
-    with torch.device("cpu"):  # numbers, even where a network is built without memory
-        row, column = torch.arange(rows * columns) // columns, torch.arange(rows * columns) % columns
-        waves = sinusoids(max(rows, columns), width // 2, halves=True)
-        return torch.cat((waves[column], waves[row]), 1)

@@ -13,7 +13,11 @@ from torch import Tensor
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.window import FULL, Window
 
-KEY_MULTIPLE = 32  # keys of a tile: what exceeds a multiple of a CPU's vectors is computed one number at a time
+# Keys of a tile: what exceeds a multiple of a CPU's vectors is computed one number at a time, so that it can be faster to
+# read some keys of the next sequence, too, and mask them. Of long sequences only where many are left over: 197 tokens,
+# as of an image in 14 x 14 patches, are fastest as they are. bench/images.py --part attention measures it.
+KEY_MULTIPLE = 32  # of tiles of up to twice as many keys
+LONG_KEY_MULTIPLE = 16  # of longer ones, if more than half of it is left over
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def tile_by_length(bounds: Tensor, window: Window = FULL) -> Tiled:
         length, start, rows = int(sizes[first]), int(sorted_starts[first]), stop - first
         per_tile = min(max(1, KEY_MULTIPLE // length), rows)
         size = per_tile * length
-        key_length = -(-size // KEY_MULTIPLE) * KEY_MULTIPLE
+        key_length = padded_keys(size)
         # The keys of the last tiles might extend past the last token: their sequences become tiles of their own.
         tiles = max(0, min(rows // per_tile, (total - start - key_length) // size + 1))
         if tiles:
@@ -86,6 +90,14 @@ def tile_by_length(bounds: Tensor, window: Window = FULL) -> Tiled:
     slots = np.empty(total, np.int64)
     slots[tokens] = np.arange(total)
     return Tiled(tuple(runs), torch.from_numpy(tokens), torch.from_numpy(slots), window=window)
+
+
+def padded_keys(size: int) -> int:
+    """The keys that a tile of this size reads."""
+    if size <= 2 * KEY_MULTIPLE:
+        return -(-size // KEY_MULTIPLE) * KEY_MULTIPLE
+    rest = size % LONG_KEY_MULTIPLE
+    return size + LONG_KEY_MULTIPLE - rest if rest > LONG_KEY_MULTIPLE // 2 else size
 
 
 def strided_tiles(part: Tensor, run: Run, length: int) -> Tensor:

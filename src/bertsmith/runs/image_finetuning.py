@@ -129,7 +129,8 @@ def build_task(
     teacher = None if recipe.teacher is None else Teacher(recipe.teacher, labels, shape.channels)
     learns_apart = isinstance(shape, VisionConfig) and shape.distillation_token and teacher is not None
     model = image_classifier(shape, len(labels), distilled=learns_apart)
-    initialise(model, recipe.train.seed)
+    # From scratch at width**-0.5, as for text: 0.02, which suits a width of 768, is far too little for a small network.
+    initialise(model, recipe.train.seed, shape.width**-0.5 if base is None else 0.02)
     if base is not None:
         model.load_state_dict(_weights(model, shape, base, labels), strict=False)
     return ImageClassification(

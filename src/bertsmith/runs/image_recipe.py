@@ -15,6 +15,7 @@ from bertsmith.models.vision_family import IMAGE_FAMILY
 from bertsmith.recipe import EXTENTS, ImageFineTune
 
 CONSOLE = terminal.console()
+TASK = "image-classification"  # the field's name of it
 DEV_FOLDERS = ("val", "valid", "validation", "dev")  # besides `test`: folders around the classes
 DEFAULTS: dict[str, dict[str, Any]] = {  # for a folder that goes on
     "data": {"batch_size": 64},

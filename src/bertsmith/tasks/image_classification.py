@@ -50,6 +50,8 @@ class ImageClassification(Objective):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
+        """Soft labels, mixtures of images, and what is learnt of a teacher."""
+
         label_smoothing: float = 0.0  # probability that is spread over all classes
         mixup: float = 0.0  # alpha of mixup, two images added in random shares; 0: none
         cutmix: float = 0.0  # alpha of CutMix, a box of another image; 0: none; with both, one of the two for each

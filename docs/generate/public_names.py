@@ -9,6 +9,7 @@ import bertsmith
 from bertsmith.commands import api
 from bertsmith.inference.generate import GeneratedText
 from bertsmith.inference.translate import TranslatedText
+from bertsmith.insight.image_inspection.inspection import ImageInspection
 from bertsmith.insight.inspection.inspected_text import InspectedText
 from bertsmith.insight.table import Results
 from generate import source
@@ -23,7 +24,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Make a model from text": ("make", "clean", "tokenizer", "prepare", "pretrain"),
     "Fine-tune and evaluate": ("finetune", "evaluate"),
     "Open a model": ("load", "models"),
-    "A loaded model": ("Model",),
+    "A loaded model": ("Model", "ImageModel"),
     "See inside": ("inspect", "Inspection"),
     "Export": ("export", "Export"),
     "Results": ("Run", "Evaluation", "Prediction", "FilledText", "WordPrediction", "ScoredText"),
@@ -34,6 +35,7 @@ RETURNED = (
     GeneratedText,
     TranslatedText,
     InspectedText,
+    ImageInspection,
     Results,
 )  # by methods and functions, and public through them alone
 # Their fields are on the page of recipe keys.

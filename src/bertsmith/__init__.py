@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bertsmith.commands.results import Evaluation, Export, Run
     from bertsmith.errors import BertsmithError
     from bertsmith.inference.fill import FilledText, WordPrediction
+    from bertsmith.inference.image_model import ImageModel
     from bertsmith.inference.likelihood import ScoredText
     from bertsmith.inference.load import load
     from bertsmith.inference.model import Model
@@ -42,6 +43,7 @@ _HOMES = {
     "FAMILY": "models.family",
     "FilledText": "inference.fill",
     "FineTune": "recipe",
+    "ImageModel": "inference.image_model",
     "ImageFineTune": "recipe",
     "ImagePretraining": "recipe",
     "Inspection": "insight.inspection.inspection",
@@ -78,6 +80,7 @@ __all__ = [
     "FilledText",
     "FineTune",
     "ImageFineTune",
+    "ImageModel",
     "ImagePretraining",
     "Inspection",
     "Model",

@@ -46,6 +46,7 @@ NEEDS = {
     "docs/guides/export.md": "transformers",
     "docs/guides/embeddings.md": "sentence_transformers",
     "docs/guides/serve.md": "openai",
+    "docs/guides/use-images.md": "openai",  # Hugging Face's client comes with it
 }
 SERVERS = re.compile(r"http://127\.0\.0\.1:80\d\d")  # where the pages say that one listens; here it is any free port
 FENCE = re.compile(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from inference import photos
 from inference.test_load import plain, saved
 from tasks.small import shape, stirred, tokenizer
 from tiny import write_text
@@ -21,6 +22,7 @@ from bertsmith.inference.generate import GeneratedText
 from bertsmith.inference.semantic_search import semantic_search
 from bertsmith.inference.translate import TokenAlignment, TranslatedText
 from bertsmith.inference.word_vectors import AnalogyScores, KeyedVectors, Neighbour, SimilarityScores
+from bertsmith.insight.image_inspection.inspection import ImageInspection
 from bertsmith.insight.inspection.inspected_text import InspectedText
 from bertsmith.insight.inspection.inspection import Inspection
 from bertsmith.insight.table import Results
@@ -41,8 +43,8 @@ PARTS = ("BertsmithError", "FineTune", "ImageFineTune", "Recipe", "Tokenizer", "
 RESULTS = (
     *(bertsmith.Run, bertsmith.Evaluation, bertsmith.FilledText, bertsmith.WordPrediction, bertsmith.ScoredText),
     *(bertsmith.Prediction, GeneratedText, TranslatedText, TokenAlignment, Results, Embedder),
-    *(KeyedVectors, Neighbour, SimilarityScores, AnalogyScores),
-    *(Inspection, InspectedText),
+    *(bertsmith.ImageModel, KeyedVectors, Neighbour, SimilarityScores, AnalogyScores),
+    *(Inspection, InspectedText, ImageInspection),
 )
 WORDS = WordVectors(
     ["king", "queen", "man", "woman", "river"],
@@ -133,6 +135,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, recipe in RECIPES.items():
         (folder / name).write_text(recipe)
     plain(folder / "runs" / "mine" / "model")
+    photos.model(folder / "runs" / "photos" / "model")
+    photos.images(folder / "photos")
     classifier = SequenceClassification(Transformer(shape()), SequenceClassification.Config(), ("bad", "good"))
     saved(folder / "runs" / "reviews" / "model", "class", stirred(classifier))
     for run, name in {"ner": "tag", "squad": "answer", "swag": "choose"}.items():

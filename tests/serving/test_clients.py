@@ -10,11 +10,13 @@ import openai
 import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
+from inference import photos
 from inference.test_load import plain, saved
 from serving.running import RunningServer, running
 
 import bertsmith
 
+MODELS = ("plain", "reviews", "ner", "squad", "photos")
 pytestmark = pytest.mark.slow("starts a server")
 
 
@@ -24,19 +26,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain(folder / "plain")
     for name, kind in {"reviews": "class", "ner": "tag", "squad": "answer"}.items():
         saved(folder / name, kind)
+    photos.model(folder / "photos")
     return folder
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[RunningServer]:
-    with running(folder, *(str(folder / name) for name in ("plain", "reviews", "ner", "squad"))) as one:
+    with running(folder, *(str(folder / name) for name in MODELS)) as one:
         yield one
 
 
 def test_openais_client_embeds(server: RunningServer, folder: Path) -> None:
     known = bertsmith.load(folder / "plain", "cpu").embed(["the cat", "a dog"])
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any") as client:
-        assert [model.id for model in client.models.list()] == ["plain", "reviews", "ner", "squad"]
+        assert [model.id for model in client.models.list()] == [*MODELS]
         assert client.models.retrieve("ner").id == "ner"
         for coding in ("float", openai.omit):  # by default it asks for base64, and decodes it
             found = client.embeddings.create(model="plain", input=["the cat", "a dog"], encoding_format=coding)
@@ -79,5 +82,11 @@ def test_hugging_faces_client_does_its_tasks(
     vectors = client("plain/pipeline/feature-extraction").feature_extraction(["the cat", "a dog"])
     assert np.abs(vectors - known.embed(["the cat", "a dog"])).max() < 1e-6
     assert client("plain").sentence_similarity("the cat", ["the cat", "a dog"])[0] == pytest.approx(1, abs=1e-6)
+    image = photos.images(folder / "images") / "cat.png"
+    expected = bertsmith.load(folder / "photos", "cpu").predict(image)
+    images = client("photos").image_classification(image)
+    assert [one.label for one in images] == list(expected.probabilities)
+    assert images[0].score == pytest.approx(expected.probability, abs=1e-6)
+    assert len(client("photos").image_classification(str(image), top_k=1)) == 1  # as JSON and not as the file itself
     with pytest.raises(HfHubHTTPError, match="422"):
         client("ner/pipeline/fill-mask").fill_mask("the [MASK]")

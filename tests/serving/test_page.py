@@ -1,5 +1,6 @@
 """The page for people in real Chromium, before a running server: typed at, clicked, and read."""
 
+import base64
 import json
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inference import photos
 from inference.test_load import plain, saved
 from insight.inspection import browser as browsers
 from serving.running import RunningServer, running
@@ -17,6 +19,7 @@ from bertsmith.inference.model import Model
 pytestmark = pytest.mark.slow("drives a browser")
 
 KEY = "a-long-secret"
+PHOTOS = "photos"  # a model of images
 HOSTILE = "<script>alert(1)</script>"  # the name of a model, too
 TABS = {
     "plain": ["fill", "similarity", "rerank", "score", "tokenize", "inspect"],
@@ -101,6 +104,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, writing_models: dict[str, M
     paths |= {name: saved(folder / name, kind) for name, kind in kinds.items()}
     paths |= {name: Path(model.path) for name, model in writing_models.items()}
     paths[HOSTILE] = paths["reviews"]
+    paths[PHOTOS] = photos.model(folder / PHOTOS)
     with running(folder, *(f"{name}={path}" for name, path in paths.items())) as one:
         yield one
 
@@ -137,6 +141,33 @@ def percent(share: float) -> str:
 # ---- what is shown at first ----
 
 
+def test_an_image_is_dropped_and_its_classes_are_shown(visit: Open, server: RunningServer, tmp_path: Path) -> None:
+    folder = photos.images(tmp_path / "images")
+    page = visit(f"#{PHOTOS}/predict")
+    page.page.wait_for_selector("input[type=file]")
+    assert page.texts("#verbs button") == ["predict", "inspect"]
+    drop = """async (field, encoded) => {
+      const bytes = Uint8Array.from(atob(encoded), (one) => one.charCodeAt(0));
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File([bytes], "cat.png", { type: "image/png" }));
+      field.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer }));
+    }"""
+    content = base64.b64encode((folder / "cat.png").read_bytes()).decode()
+    page.page.locator(".drop").evaluate(drop, content)
+    page.settle()
+    found = asked(server, "/predict", {"inputs": content, "model": PHOTOS})
+    expected = [f"{label} {percent(share)}" for label, share in found["probabilities"].items()]
+    assert page.texts(".answer .guess") == expected
+    assert page.page.locator(".drop img").evaluate("(image) => image.naturalWidth") == 30
+    assert page.curl.endswith(f"/predict -F image=@photo.jpg -F 'model={PHOTOS}'")
+    with page.context.expect_page() as opened:
+        page.tab("inspect")
+        page.page.locator("input[type=file]").set_input_files(folder / "dog.png")
+    page.watch(opened.value)
+    opened.value.wait_for_selector("body[data-settled]", state="attached")
+    assert "class token looks" in opened.value.locator(".status").inner_text()
+
+
 def test_enter_fills_the_blank_of_the_example(visit: Open, server: RunningServer) -> None:
     page = visit()
     page.page.wait_for_selector("textarea")
@@ -154,7 +185,7 @@ def test_enter_fills_the_blank_of_the_example(visit: Open, server: RunningServer
 def test_a_model_has_the_tabs_of_what_it_can_do_and_each_shows_something(visit: Open) -> None:
     page = visit()
     page.page.wait_for_selector("textarea")
-    assert page.page.locator("#models option").all_inner_texts() == list(TABS)
+    assert page.page.locator("#models option").all_inner_texts() == [*TABS, PHOTOS]
     for name, tabs in TABS.items():
         page.page.locator("#models select").select_option(label=name)
         assert page.texts("[role=tab]") == tabs

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bertsmith.cli.application import USE, app
-from bertsmith.cli.options import Input, Json, ModelFolder, Out, Precision, TopK, check_file
+from bertsmith.cli.options import ImageSize, Input, Json, ModelFolder, Out, Precision, TopK, check_file
 
 SAMPLING, BEAM_SEARCH = "Sampling", "Beam search"  # panels of options
 
@@ -40,15 +40,16 @@ def predict(
             "--out", callback=check_file, help="Output file: .jsonl, or for question answering .json as SQuAD's."
         ),
     ] = None,
+    size: ImageSize = "model",
 ) -> None:
-    """Predict with a fine-tuned model: one JSON line per text, in order.
+    """Predict with a fine-tuned model: one JSON line per text or image, in order.
 
-    Reads the same file formats as finetune, without labels. With --out, the same command resumes after an
-    interruption.
+    Reads the same file formats as finetune, without labels; a model of images, files and folders. With --out, the same
+    command resumes after an interruption.
     """
     from bertsmith.commands import predict as command
 
-    command.predict(model, inputs or [], out=out, texts=texts or [])
+    command.predict(model, inputs or [], out=out, texts=texts or [], size=size)
 
 
 @app.command(rich_help_panel=USE)
@@ -69,33 +70,41 @@ def embed(
         Literal["auto", "float32", "bfloat16"],
         typer.Option(help="Number format of the weights; auto: the fastest of this machine."),
     ] = "auto",
+    size: ImageSize = "model",
 ) -> None:
-    """Embed texts: one vector per line. Run the same command again to resume after an interruption."""
+    """Embed texts or images: one vector each. Run the same command again to resume after an interruption."""
     from bertsmith.commands import embed as command
 
     given: dict[str, Any] = {} if pooling is None else {"pooling": pooling}
     given |= {"layers": tuple(layers)} if layers else {}
-    command.embed(model, inputs or [], out, layer_join=layer_join, precision=precision, **given)
+    command.embed(model, inputs or [], out, layer_join=layer_join, precision=precision, size=size, **given)
 
 
 @app.command(rich_help_panel=USE)
 def search(
     model: Annotated[Path, typer.Argument(help="Model folder, or folder of word vectors.")],
-    texts: Annotated[list[str] | None, typer.Argument(help="Queries; by default, the lines of standard input.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Queries, or images; by default, the lines of standard input.")
+    ] = None,
     corpus: Annotated[
         list[str] | None,
-        typer.Option("--corpus", help="Files of lines to search; may be repeated. Not for word vectors."),
+        typer.Option(
+            "--corpus", help="Files of lines, or images and folders, to search; may be repeated. Not for word vectors."
+        ),
     ] = None,
     top_k: TopK = 5,
     as_json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", callback=check_file, help="Of images: also a page that shows them, .html.")
+    ] = None,
 ) -> None:
-    """Semantic search: the lines of a corpus nearest to each query; with word vectors, the nearest words."""
+    """Semantic search: the lines or images of a corpus nearest to each query; with word vectors, the nearest words."""
     from bertsmith.commands import embed, word2vec
 
     if corpus is None:
         word2vec.similar(model, texts or [], pairs_file=None, top_k=top_k, as_json=as_json)
     else:
-        embed.search(model, texts or [], corpus, top_k=top_k, as_json=as_json)
+        embed.search(model, texts or [], corpus, top_k=top_k, as_json=as_json, out=out)
 
 
 @app.command(rich_help_panel=USE)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bertsmith.cli.application import INSPECT, app
-from bertsmith.cli.options import Overrides, RecipeName, check_file
+from bertsmith.cli.options import ImageSize, Overrides, RecipeName, check_file
 
 
 @app.command(rich_help_panel=INSPECT)
@@ -35,7 +35,10 @@ def list_all() -> None:
 def inspect(
     models: Annotated[
         list[Path],
-        typer.Argument(help="Model folders to be compared; or a run's `checkpoints`, to see them over training."),
+        typer.Argument(
+            help="Model folders to be compared; or a run's `checkpoints`, to see them over training; or a model of "
+            "images, and images."
+        ),
     ],
     out: Annotated[
         Path, typer.Option(callback=check_file, help="Output page: .html; .json and .png hold its figures.")
@@ -68,15 +71,29 @@ def inspect(
     ] = True,
     png: Annotated[bool, typer.Option("--png", help="Also write pictures as PNG files (matplotlib).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Also write the figures as a JSON file.")] = False,
+    size: ImageSize = "model",
 ) -> None:
     """See inside: one page of what models look at (attention), predict layer by layer, and know.
 
     Heads with their kinds, the prediction head on every layer, what changes when a word is masked or replaced, the
     words that decided, nearest neighbours and a map; of recurrent models (RNN, LSTM, GRU), with --file, gradient flow
-    through time and interpretable cells.
+    through time and interpretable cells. Of images: heads and rollout over the image, the class by layer, and the
+    patches that decided.
     """
     from bertsmith.commands import inspect as command
+    from bertsmith.commands.inspect_images import inspect_images
 
+    of_text: dict[str, object] = {
+        "text": texts,
+        "file": file,
+        "target": target,
+        "map": map_file,
+        "word": word,
+        "png": png,
+    }
+    of_text |= {"max-length": max_length}
+    if inspect_images(models, out, attribute=attributions, as_json=as_json, size=size, of_text=of_text) is not None:
+        return
     command.inspect(
         models,
         texts or [],

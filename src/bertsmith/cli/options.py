@@ -79,7 +79,8 @@ Decontaminate = Annotated[
 Input = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Files (lines, JSON lines or tables, also compressed) or texts in quotes; standard input by default."
+        help="Files (lines, JSON lines or tables, also compressed) or texts in quotes, standard input by default; of a "
+        "model of images, images and folders."
     ),
 ]
 
@@ -109,6 +110,10 @@ ModelFolder = Annotated[
 ]
 LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate; by default, the recipe's.")]
 Out = Annotated[Path, typer.Option("--out", callback=check_folder, help="Output folder.")]
+ImageSize = Annotated[
+    Literal["model", "own"],
+    typer.Option("--size", help="Of images: the size that the model was trained on, or each image's own."),
+]
 Precision = Annotated[
     Literal["float32", "bfloat16"],
     typer.Option(help="Number format of the weights; bfloat16 is faster, and may change a text."),

@@ -20,14 +20,18 @@ from bertsmith.commands import pretrain_images as pretraining_images
 from bertsmith.commands.results import Evaluation, Export, Run
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
+from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.inputs import known_options, short_repr
+from bertsmith.inference.load import load_image_model
 from bertsmith.inference.model import Model
+from bertsmith.insight.image_inspection.inspection import ImageInspection
 from bertsmith.insight.inspection.assembly import inspect as assemble
 from bertsmith.insight.inspection.inspection import Inspection
 from bertsmith.insight.inspection.subject import Subject
 from bertsmith.insight.table import Results
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import vision_folder
 from bertsmith.models.vision_family import IMAGE_FAMILY
 from bertsmith.models.word2vec import KIND
 from bertsmith.recipe import FineTune, ImageFineTune, Recipe
@@ -221,8 +225,10 @@ def export(model: Any, out: PathLike, onnx: bool = True, int8: bool = False, dat
     return Export(folder, exporting.export(_model_path(model), folder, onnx=onnx, int8=int8, data=held))
 
 
-def inspect(models: Any, texts: Any = (), **options: Any) -> Inspection:
+def inspect(models: Any, texts: Any = (), **options: Any) -> Inspection | ImageInspection:
     """What models look at, predict and know of texts, as figures and as one page that compares them.
+
+    With one model of images, `texts` are images, and `options` those of `ImageModel.inspect`: size and attribute.
 
     `models` is a folder, a `Model`, a `Run`, the `checkpoints` folder of a run, or a list of these; `texts` a text, a
     pair of texts as a tuple, or a list. `options` are those of `Model.inspect`: target, max_length, attribute,
@@ -232,6 +238,9 @@ def inspect(models: Any, texts: Any = (), **options: Any) -> Inspection:
     >>> [len(reading.attributions) for reading in inspection.readings]
     [0, 1]
     """
+    if isinstance(models, str | Path | ImageModel | Run) and vision_folder.is_vision(_model_path(models)):
+        model = models if isinstance(models, ImageModel) else load_image_model(_model_path(models))
+        return model.inspect(texts, **known_options(model.inspect, options))
     given = [models] if isinstance(models, str | Path | Model | Run) else models
     subjects: list[Subject] = []
     for one in given:
@@ -262,7 +271,7 @@ def _prepared_folder(given: list[str], out: Path, recipe: Recipe) -> Path:
 def _model_path(model: Any) -> Path:
     if isinstance(model, Run):
         return folders.model_folder(model.folder)
-    return Path(model.path) if isinstance(model, Model) else arguments.as_path(model, "model")
+    return Path(model.path) if isinstance(model, Model | ImageModel) else arguments.as_path(model, "model")
 
 
 def _inspected_path(model: Any) -> Path:

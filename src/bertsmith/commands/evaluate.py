@@ -10,18 +10,21 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bertsmith import config, files, terminal
+from bertsmith.commands.evaluate_images import RESULT, check_folder, evaluate_images
 from bertsmith.data.labelled import glue, reader
 from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
 from bertsmith.data.labelled.examples import Example, Kind, Sentence
 from bertsmith.data.labelled.mismatch import kind_of, mismatch
 from bertsmith.data.labelled.reader import LabelledData
-from bertsmith.errors import FolderError, RecipeError, RunError, TextError
-from bertsmith.inference.load import load
+from bertsmith.errors import FolderError, RecipeError, TextError
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.insight import evaluation
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers as sentences
+from bertsmith.models.hf import vision_folder
 from bertsmith.runs import suites, task_data
+from bertsmith.runs.label_names import match_labels, unknown_labels
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.embedding import SentenceEmbedding
 from bertsmith.tasks.findings import Prior, name_of, warnings
@@ -31,7 +34,6 @@ from bertsmith.train import hardware
 CONSOLE = terminal.console()
 BATCH_EXAMPLES = 1024  # examples in memory at a time
 MAX_CLASSES_SHOWN = 30  # in the table on the terminal
-RESULT = "result.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +83,17 @@ def evaluate(
 
 
 def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The scores of a fine-tuned model on a labelled file, with details and comparisons.
+    """The scores of a fine-tuned model on a labelled file or labelled images, with details and comparisons.
 
     With an output folder, also writes `result.json` and a report.
     """
+    if vision_folder.is_vision(model):
+        if overrides:
+            raise RecipeError(overrides[0], "is no setting here", "An evaluation on images has none")
+        return evaluate_images(model, data, out)
     if out is not None:
-        _check_folder(out)
-    loaded = load(model)
+        check_folder(out)
+    loaded = load_text_model(model)
     result, path = evaluate_model(loaded, data, overrides=overrides)
     if out is not None:
         with files.explain_os_errors(out):
@@ -154,15 +160,6 @@ def show(result: Mapping[str, Any], out: Path | None) -> None:
         CONSOLE.print(f"scores {out / RESULT}, report {out / evaluation.PAGE}")
 
 
-def _check_folder(out: Path) -> None:
-    """Refuse a folder in which another run's result or a model would be overwritten."""
-    if out.exists() and not out.is_dir():
-        raise RunError(out, "is a file", "Name a folder")
-    for name, kind in (("recipe.toml", "a run"), (folders.CONFIG, "a model")):
-        if (out / name).exists():
-            raise RunError(out, f"is the folder of {kind}", "Choose another folder for the evaluation")
-
-
 def _task(loaded: Model) -> Task:
     """The task that the model was fine-tuned on; for a sentence-transformers folder, sentence embeddings."""
     if isinstance(loaded.objective, Task):
@@ -218,18 +215,11 @@ def _match_labels(labels: Sequence[str], own: Prior, path: Path) -> dict[str, st
     Published models often have names where files have indices: LABEL_0 or NEGATIVE is 0.
     """
     seen = [label for label in own.counts if labels]
-    if not seen or any(label in labels for label in seen):
-        return {label: label for label in seen}
-    folded = {label.casefold(): label for label in labels}
-    if len(folded) == len(labels) and any(label.casefold() in folded for label in seen):
-        return {label: folded.get(label.casefold(), label) for label in seen}
-    if all(label.isdecimal() and int(label) < len(labels) for label in seen):
-        return {label: labels[int(label)] for label in seen}
+    if (found := match_labels(labels, seen)) is not None:
+        return found
     if kind_of(path) == "number" and (other := mismatch(path, "classify", strictly=True)):
         raise other
-    some, known = (", ".join(sorted(names)[:5]) for names in (seen, labels))
-    fact = f"none of its labels ({some}) is one that the model knows ({known})"
-    raise TextError(path, fact, "Name the column of the label with data.label='...', or rename the labels")
+    raise unknown_labels(labels, seen, path)
 
 
 def _rename_labels(example: Any, names: Mapping[str, str]) -> Any:

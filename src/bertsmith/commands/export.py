@@ -8,7 +8,7 @@ from rich.table import Table
 from bertsmith import files, terminal
 from bertsmith.commands.evaluate import evaluate_model
 from bertsmith.errors import FolderError, RecipeError, RunError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.inference.onnx_comparison import compare, texts_per_second
 from bertsmith.inference.onnx_export import PaddedModel, export_graph, quantise
@@ -51,7 +51,7 @@ def export(
     source = folders.model_folder(model)
     if exported.is_exported(source):
         raise FolderError(source, "is an exported folder itself", "Name the model folder that it was made of")
-    loaded = load(source, device="cpu")
+    loaded = load_text_model(source, device="cpu")
     graph = PaddedModel(loaded)
     with folders.atomic_folder(out) as target:
         _write_folder(loaded, graph, target)
@@ -89,7 +89,7 @@ def _measured(loaded: Model, target: Path, data: Path | None, int8: bool) -> tup
         path = target / exported.GRAPHS[backend]
         if backend == "onnx-int8":
             quantise(target / exported.GRAPH, path)
-        theirs = load(target, backend=backend)
+        theirs = load_text_model(target, backend=backend)
         found = compare(loaded, theirs)
         own_score, _ = _score(theirs, data, quiet=True)
         form = ExportedForm(

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from bertsmith import terminal
 from bertsmith.inference.fill import FilledText
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 
 CONSOLE = terminal.console()
 BAR_WIDTH = 24  # characters of a bar for probability 1
@@ -16,7 +16,7 @@ BAR_WIDTH = 24  # characters of a bar for probability 1
 
 def fill(model: Path, texts: Sequence[str] | None, *, top_k: int, as_json: bool) -> None:
     """Fill the masks of the texts, or of each line of standard input."""
-    loaded = load(model)
+    loaded = load_text_model(model)
     for text in sys.stdin if texts is None else texts:
         if text.strip():
             filled = loaded.fill(text.strip(), top_k)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from bertsmith import terminal
 from bertsmith.data.labelled import unlabelled
 from bertsmith.errors import TextError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.insight import alignment
 from bertsmith.insight.alignment import Alignment
 from bertsmith.metrics.bleu import SIGNATURE, bleu
@@ -24,7 +24,7 @@ BATCH_LINES = 1024  # lines translated at once: the first translation need not w
 
 def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **options: Any) -> None:
     """Each prompt, or each line of standard input, with its continuation."""
-    loaded = load(model)
+    loaded = load_text_model(model)
     for one in loaded.generate(list(prompts) or unlabelled.texts(["-"]), full=True, **options):
         if one.truncated_tokens:
             fact = f"{one.truncated_tokens:,} of its tokens exceed the maximum length of the model"
@@ -53,7 +53,7 @@ def translate(
     """
     if picture is not None:
         alignment.check_path(picture)
-    loaded, translations, alignments = load(model), list[str](), list[Alignment]()
+    loaded, translations, alignments = load_text_model(model), list[str](), list[Alignment]()
     shown = terminal.escape_control if sys.stdout.isatty() else str  # a file gets every character unchanged
     references = [] if reference is None else list(unlabelled.every_line(str(reference)))
     lines = (line for name in inputs or ["-"] for line in unlabelled.every_line(name))

@@ -6,9 +6,10 @@ from typing import Any
 
 from bertsmith import files, terminal
 from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.images.image_files import is_image_path
 from bertsmith.data.labelled.unlabelled import every_line
 from bertsmith.errors import RecipeError, TextError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.insight.inspection.assembly import MAX_READINGS
 from bertsmith.insight.inspection.assembly import inspect as assemble
 from bertsmith.insight.inspection.inspection import Inspection, check_ending
@@ -37,6 +38,8 @@ def inspect(
     as_json: bool = False,
 ) -> Inspection:
     """Write the page; with `pictures` and `as_json`, also PNG files and the figures next to it."""
+    if image := next((one for one in models if one.is_file() and is_image_path(str(one))), None):
+        raise TextError(image, "is an image, and all models here read text", "Take a model folder of ViT or DeiT")
     check_ending(out)
     files.check_file(out)
     for text in texts:
@@ -82,7 +85,7 @@ def open_subjects(path: Path) -> list[Subject]:
     """The model of a folder; or the checkpoints of a run, each as a model."""
     if checkpoint_models.is_checkpoint(path):
         return [model.subject(name) for name, model in checkpoint_models.load_checkpoints(path)]
-    return [load(path).subject()]
+    return [load_text_model(path).subject()]
 
 
 def _check_is_no_file(text: str) -> None:

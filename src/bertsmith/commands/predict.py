@@ -7,10 +7,11 @@ from itertools import islice
 from pathlib import Path
 
 from bertsmith import terminal
+from bertsmith.commands import images
 from bertsmith.data.labelled import unlabelled
 from bertsmith.data.output import Output
 from bertsmith.errors import FolderError, TextError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.models.hf.folder import finetune_command
 from bertsmith.runs.inference_output import checked_inputs, notice_once, output_settings, remaining_inputs
 from bertsmith.tasks.base import Task
@@ -18,10 +19,15 @@ from bertsmith.tasks.base import Task
 BATCH_LINES = 1024  # lines predicted at once: the first prediction need not wait for the last line
 
 
-def predict(model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequence[str] = ()) -> None:
+def predict(
+    model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequence[str] = (), size: str = "model"
+) -> None:
     """A JSON line for each text of the inputs, in order, as soon as it is known. An output file is resumed."""
+    if images.is_of_images(model, text=texts):
+        images.predict(model, inputs, out=out, size=size)
+        return
     names = checked_inputs(inputs, texts)
-    loaded = load(model)
+    loaded = load_text_model(model)
     if not isinstance(loaded.objective, Task):
         if loaded.embeds_sentences:
             remedy = f"Use: bertsmith embed {model} FILE --out vectors.npy"

@@ -11,7 +11,7 @@ from bertsmith import terminal
 from bertsmith.data.labelled import unlabelled
 from bertsmith.data.output import Output
 from bertsmith.inference.likelihood import LikelihoodTotals
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.runs.inference_output import checked_inputs, notice_once, output_settings, remaining_inputs
 
@@ -22,7 +22,7 @@ BATCH_LINES = 4096  # lines scored at once: the more lines, the more alike the l
 def score(model: Path, inputs: Sequence[str], *, pll_form: Any, as_json: bool, out: Path | None = None) -> None:
     """The score of each line, as soon as it is known, and the perplexity at the end. An output file is resumed."""
     names = checked_inputs(inputs)
-    loaded = load(model)
+    loaded = load_text_model(model)
     read = partial(unlabelled.texts, names, notice_once())
     if out is None:
         totals = _print_scores(loaded, read(), pll_form, as_json)

@@ -11,11 +11,12 @@ from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.files import file_inside, short_repr
 from bertsmith.inference import device as devices
 from bertsmith.inference import inputs
+from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.model import Model
 from bertsmith.inference.onnx_model import OnnxModel
 from bertsmith.inference.onnx_session import Graph
 from bertsmith.inference.save import Origin
-from bertsmith.models.hf import exported
+from bertsmith.models.hf import exported, image_classifiers, vision_folder
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers as sentences
 from bertsmith.models.hf.finetuned import FinetunedTask
@@ -36,17 +37,41 @@ from bertsmith.text.tokenizer import Tokenizer
 BACKENDS = ("auto", "torch", *exported.GRAPHS)
 
 
-def load(folder: str | Path, device: str | torch.device = "auto", backend: str = "auto") -> Model:
-    """Load a model folder (config.json, model.safetensors, tokenizer.json), or the folder of its run.
+def load(folder: str | Path, device: str | torch.device = "auto", backend: str = "auto") -> Model | Any:
+    """Load a model folder, or the folder of its run: a `Model` of text, or of a ViT or DeiT an `ImageModel`.
 
     `device` is "auto", the fastest of this machine, or "cpu", "cuda", "cuda:1". `backend` is "torch", or of a folder
     that `bertsmith.export` wrote "onnx" (its default) or "onnx-int8": ONNX Runtime, on the CPU.
 
     >>> bertsmith.load("runs/mine", device="cpu")
     Model(bert, 2 layers of width 32, ... parameters, ... tokens, pretrained (MaskedLM), cpu, 'runs/mine/model')
+    >>> bertsmith.load("runs/photos", device="cpu")
+    ImageModel(vit, 3 layers of width 16, ..., classes (cat, dog, bird), cpu, 'runs/photos/model')
     """
-    if not isinstance(folder, str | Path) or not str(folder):
-        raise FolderError("folder", f"is {inputs.short_repr(folder)}", "Give the path of a model folder")
+    _check_path(folder)
+    if not image_classifiers.is_image_folder(folder) and not vision_folder.is_vision(folder):
+        return load_text_model(folder, device, backend)
+    if backend not in ("auto", "torch"):
+        raise RecipeError("backend", f"is {inputs.short_repr(backend)}", "Models of images have 'torch' alone")
+    return load_image_model(folder, device)
+
+
+def load_image_model(folder: str | Path, device: str | torch.device = "auto") -> ImageModel:
+    """The model of images in a folder; one of text is refused."""
+    _check_path(folder)
+    path = folders.model_folder(folder)
+    if not vision_folder.is_vision(path) and (path / folders.CONFIG).is_file():
+        if image_classifiers.is_image_folder(path):
+            raise FolderError(path, "is a convolutional network, which is there to teach", "Open a ViT or a DeiT")
+        raise FolderError(path, "is a model of text, and takes no images", "Give a folder of ViT or DeiT")
+    return ImageModel(vision_folder.read(path), str(path), devices.resolve_device(device))
+
+
+def load_text_model(folder: str | Path, device: str | torch.device = "auto", backend: str = "auto") -> Model:
+    """The model of text in a folder, whose files are config.json, model.safetensors and tokenizer.json."""
+    _check_path(folder)
+    if vision_folder.is_vision(folder):
+        raise FolderError(folder, "is a model of images, and takes no text", "Use predict, embed, search or inspect")
     if backend not in BACKENDS:
         raise RecipeError("backend", f"is {inputs.short_repr(backend)}", suggest(str(backend), BACKENDS))
     path, device = folders.model_folder(folder), devices.resolve_device(device)
@@ -78,6 +103,11 @@ def load(folder: str | Path, device: str | torch.device = "auto", backend: str =
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.finetuned.task} needs")
     origin = Origin.of(path, opened, objective)
     return Model(objective.eval(), tokenizer, str(path), origin=origin, **described)
+
+
+def _check_path(folder: object) -> None:
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise FolderError("folder", f"is {inputs.short_repr(folder)}", "Give the path of a model folder")
 
 
 def _graph(path: Path, name: str, padding_id: int) -> Graph:

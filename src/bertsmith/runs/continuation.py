@@ -9,7 +9,7 @@ import numpy as np
 from bertsmith.config import Component
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import FolderError, TextError
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf.layouts import layout_of
@@ -65,7 +65,7 @@ class Continuation:
 
 def open_model(start: Path) -> Model:
     """The model of a folder that can be continued by masked or causal language modelling; others are refused."""
-    model = load(start)
+    model = load_text_model(start)
     objective, config = model.objective, model.objective.trunk.config
     if isinstance(objective, Task):
         remedy = "Continue the model it was made from, and fine-tune the result"

@@ -7,18 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import terminal
+from bertsmith.data.images.image_files import is_image_path
 from bertsmith.data.labelled import unlabelled
 from bertsmith.data.output import Output, changed_input_error, fingerprint
+from bertsmith.errors import TextError
+from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.model import Model
 
 
 def checked_inputs(inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
     """The input files, all of which exist, followed by texts that were given literally."""
+    if image := next(filter(is_image_path, inputs), None):
+        raise TextError(image, "is of images, and the model reads text", "Take a model folder of ViT or DeiT")
     unlabelled.check_files(inputs)
     return [*inputs, *map(unlabelled.LiteralText, texts)]
 
 
-def output_settings(model: Model, verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def output_settings(model: Model | ImageModel, verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that determines the rows of an output: a file written with other settings is not resumed."""
     return {
         "verb": verb,

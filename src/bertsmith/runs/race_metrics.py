@@ -14,7 +14,7 @@ from bertsmith.data.shards.shards import Shards
 from bertsmith.data.shards.verification import verify
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.inference import minimal_pairs
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.insight.leaderboard import BITS_PER_BYTE, BLIMP
 from bertsmith.objectives.base import Pretraining
 from bertsmith.objectives.masked import MaskedLM
@@ -86,7 +86,7 @@ def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[
 
     All masked models with the same vocabulary predict the same tokens: 15 %, all of them replaced by [MASK].
     """
-    model, shards = load(folder), Shards(text)
+    model, shards = load_text_model(folder), Shards(text)
     verify(shards).wait()
     objective, tokenizer = model.objective, model.tokenizer
     if not model.has_lm_head or not isinstance(objective, Pretraining):
@@ -113,7 +113,7 @@ def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[
 
 def _blimp(pairs: Sequence[minimal_pairs.MinimalPair], recipe: Recipe, folder: Path) -> Sequence[float]:
     """Accuracy on minimal pairs, by the likelihood or pseudo-likelihood of the model."""
-    model = load(folder)
+    model = load_text_model(folder)
     if not model.has_lm_head:
         return []
     totals = [

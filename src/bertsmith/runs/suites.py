@@ -13,7 +13,7 @@ from bertsmith.data.labelled import glue as tasks
 from bertsmith.errors import FolderError, RecipeError, TextError, suggest
 from bertsmith.inference import minimal_pairs
 from bertsmith.inference.few_shot import FewShotClassifier, FewShotConfig
-from bertsmith.inference.load import load
+from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.inference.prompt import DemonstrationPool, Template, label_words
 from bertsmith.insight import probes as probing
@@ -104,7 +104,7 @@ def layers(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ov
 def blimp(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
     """Minimal pairs: the share in which the acceptable sentence is the likelier one."""
     _refuse_overrides(overrides)
-    opened = load(model, device=hardware.select_device("auto").type)
+    opened = load_text_model(model, device=hardware.select_device("auto").type)
     pairs = minimal_pairs.read_minimal_pairs(data, limit)
     began = time.monotonic()
     scores = minimal_pairs.evaluate(opened.language_model(), opened.tokenizer, pairs, device=opened.device)
@@ -136,7 +136,7 @@ def probes(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ov
     if kind not in ("tag", "classify"):
         raise TextError(data, f"is a file for the task '{kind}'", "Probe with a tagging or a classification file")
     examples = task_data.read(recipe)
-    opened = load(model, device=hardware.select_device("auto").type)
+    opened = load_text_model(model, device=hardware.select_device("auto").type)
     sets = examples.train.examples, examples.dev.examples
     if not isinstance(opened.trunk, Transformer):
         raise FolderError(model, "is not a transformer", "Use a network such as BERT")
@@ -159,7 +159,7 @@ def few_shot(model: Path, data: Path, out: Path, seeds: int, limit: int | None, 
     columns = [text for text in overrides if text.startswith("data.")]
     own = [text for text in overrides if text not in columns]
     settings = config.build(config.override({}, own), FewShotConfig, "evaluate")
-    opened, began = load(model, device=hardware.select_device("auto").type), time.monotonic()
+    opened, began = load_text_model(model, device=hardware.select_device("auto").type), time.monotonic()
     opened.causal_lm()  # a model that is not causal is refused before any data is read
     results = {}
     for name, path in _classification_tasks(data).items():

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from bertsmith.errors import BertsmithError
+from bertsmith.serving import huggingface, uploads
 from bertsmith.serving.counters import OTHER
 from bertsmith.serving.exchange import Answer, Request, Route
 from bertsmith.serving.faults import log_fault
@@ -73,7 +74,13 @@ class Application:
         if route.body is None:
             return await route.handle(request, None)
         self.served.check_room()
-        return await route.handle(request, decode(await self._body(headers, receive), route.body))
+        content, kind = await self._body(headers, receive), headers.get(b"content-type", b"").decode("latin-1")
+        if (upload := uploads.read(kind, content)) is None:
+            return await route.handle(request, decode(content, route.body))
+        if not route.images:
+            raise RequestError(415, "body", "is no JSON", "This route takes no images: send application/json")
+        request.uploaded = True
+        return await route.handle(request, huggingface.convert(upload, route.body))
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """The body, refused as soon as it is known to be too long, and if it does not arrive in time."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertsmith.serving import image_routes
 from bertsmith.serving.embeddings import embed, tokenise
 from bertsmith.serving.exchange import Answer, Request, as_json, as_list
 from bertsmith.serving.request_error import RequestError
@@ -50,7 +51,9 @@ async def _rows(model: FrontModel, body: EmbeddingsBody, limits: Limits) -> list
 
 
 async def embed_texts(request: Request, body: EmbedBody) -> Answer:
-    model = request.find(body.model, "embed")
+    model = request.find(body.model, "embed", images=True)
+    if model.served.images:
+        return await image_routes.embed(request, model, body)
     texts, _ = as_list(body.inputs, request.limits)
     embedded = await embed(
         request.served,

@@ -22,14 +22,16 @@ class Request:
     served: Served
     path: str
     model: str | None  # that the path names
+    uploaded: bool = False  # whether the body is an image and not JSON
 
     @property
     def limits(self) -> Limits:
         return self.settings.limits
 
-    def find(self, name: str | None, verb: str, task: str = "") -> FrontModel:
-        """The model that the path or the body names."""
-        return self.served.find(self.model or name, verb, task)
+    def find(self, name: str | None, verb: str, task: str = "", *, images: bool = False) -> FrontModel:
+        """The model that the path or the body names; one of images only where the route takes them."""
+        allowed = (True,) if self.uploaded else (False, True) if images else (False,)
+        return self.served.find(self.model or name, verb, task, allowed)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Route:
     summary: str
     body: Any = None
     answers: str = "application/json"  # the type of its answers
+    images: bool = False  # whether the body may be an image
 
 
 def as_json(value: Any, status: int = 200) -> Answer:

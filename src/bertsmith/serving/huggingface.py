@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bertsmith.serving import schemas
+from bertsmith.serving import image_routes, schemas
 from bertsmith.serving.embedding_routes import embed_texts, similarity
 from bertsmith.serving.entities import tagged, words_of
 from bertsmith.serving.exchange import Answer, Request, as_json, as_list
@@ -24,17 +24,19 @@ AGGREGATIONS = ("none", "simple", "first", "average", "max")
 
 async def inference(request: Request, body: InferenceBody) -> Answer:
     """Do the task that the path names, or the one that the model was made for."""
-    model = request.find(body.model, "")
+    model = request.find(body.model, "", images=True)
     task = request.path.removeprefix(PIPELINE) if request.path.startswith(PIPELINE) else main_task(model, body.inputs)
     if task not in TASKS:
         raise RequestError(404, f"task {task[:40]}", "is none of this server", f"Known: {', '.join(TASKS)}")
     verb, kind = NEEDS[task]
-    return await TASKS[task](request, request.find(model.served.name, verb, kind), body)
+    return await TASKS[task](request, request.find(model.served.name, verb, kind, images=True), body)
 
 
 def main_task(model: FrontModel, inputs: Any) -> str:
     """The task of an endpoint that serves this model."""
     served = model.served
+    if served.images:
+        return served.task or "feature-extraction"
     if isinstance(inputs, dict) and "source_sentence" in inputs:
         return "sentence-similarity"
     by_task = {"classify": "text-classification", "tag": "token-classification", "answer": "question-answering"}
@@ -100,6 +102,16 @@ def _classes(value: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"label": "LABEL_0", "score": value["number"]}]
     named = sorted(value["probabilities"].items(), key=lambda pair: -pair[1])
     return [{"label": label, "score": probability} for label, probability in named]
+
+
+async def image_classification(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    options = _parameters(body, "top_k", "function_to_apply")
+    if options.get("function_to_apply") not in (None, "softmax"):
+        raise RequestError(422, "function_to_apply", "cannot be chosen", "The model's own is applied, softmax")
+    top_k = convert(options.get("top_k", image_routes.TOP_K), schemas.Count)
+    values, one = await image_routes.classify(request, model, body.inputs, top_k)
+    found = [_classes(value) for value in values]
+    return as_json(found[0] if one else found)
 
 
 async def token_classification(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
@@ -186,6 +198,7 @@ TASKS: dict[str, Task] = {
     "sentence-similarity": sentence_similarity,
     "fill-mask": fill_mask,
     "text-classification": text_classification,
+    "image-classification": image_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
     "translation": translation,
@@ -196,6 +209,7 @@ NEEDS = {  # the verb and the task that a model needs for each
     "sentence-similarity": ("embed", ""),
     "fill-mask": ("fill", ""),
     "text-classification": ("predict", "classify"),
+    "image-classification": ("predict", "image-classification"),
     "token-classification": ("predict", "tag"),
     "question-answering": ("predict", "answer"),
     "translation": ("translate", ""),

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from bertsmith.errors import BertsmithError
+from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
 from bertsmith.serving import wire
@@ -24,10 +25,11 @@ from bertsmith.serving.batcher import Batcher
 from bertsmith.serving.control import Control
 from bertsmith.serving.counters import Counters
 from bertsmith.serving.faults import log_fault
+from bertsmith.serving.image_verbs import IMAGE_VERBS, describe_images
 from bertsmith.serving.paths import PATHS
 from bertsmith.serving.settings import ModelSettings, Settings
 from bertsmith.serving.verbs import VERBS, Values, describe
-from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result
+from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result, ServedModel
 
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}  # tokens that are taken at once
 RECEIVE_BYTES = 1 << 20
@@ -92,14 +94,14 @@ class Running:
 class ModelServer:
     """Models, and the batches that run through them."""
 
-    def __init__(self, models: dict[str, Model], device: str, counters: Counters) -> None:
+    def __init__(self, models: Mapping[str, Model | ImageModel], device: str, counters: Counters) -> None:
         self.models, self.device, self.counters = models, device, counters
         self.batcher: Batcher[Waiting] = Batcher(BATCH_TOKENS[torch.device(device).type])
         self._open = 0
         self._closed = threading.Condition()
 
     def hello(self) -> Hello:
-        return Hello(models=[describe(name, model) for name, model in self.models.items()], device=self.device)
+        return Hello(models=[describe_any(name, model) for name, model in self.models.items()], device=self.device)
 
     def attach(self, endpoint: socket.socket) -> None:
         """Serve a front in a thread of its own."""
@@ -140,9 +142,15 @@ class ModelServer:
         began = time.perf_counter()
         try:
             with torch.inference_mode():
-                return Running(group, VERBS[first.verb].run(self.models[first.model], inputs, first.options), began)
+                return Running(group, self._run(first, inputs), began)
         except Exception as error:
             return Running(group, error, began)
+
+    def _run(self, job: Job, inputs: list[Any]) -> list[Any] | Values:
+        model = self.models[job.model]
+        if isinstance(model, ImageModel):
+            return IMAGE_VERBS[job.verb](model, inputs, job.options)
+        return VERBS[job.verb].run(model, inputs, job.options)
 
     def _finish(self, running: "Running") -> None:
         """Send the results. If a job has failed, each is run alone, so that only the wrong one is refused."""
@@ -181,11 +189,16 @@ def _failed(number: int, error: Exception) -> Result:
     return Result(number, None, error=(type(error).__name__,), fault=True)
 
 
-def load_models(settings: Settings) -> dict[str, Model]:
+def describe_any(name: str, model: Model | ImageModel) -> ServedModel:
+    """What fronts need to know of a model of texts or of images."""
+    return describe_images(name, model) if isinstance(model, ImageModel) else describe(name, model)
+
+
+def load_models(settings: Settings) -> dict[str, Model | ImageModel]:
     """The models by name, warmed up."""
     models = {name: load(folder, settings.device, settings.backend) for name, folder in settings.models.items()}
     for model in models.values():
-        if model.embeds_sentences:
+        if isinstance(model, Model) and model.embeds_sentences:
             model.embedder(normalise=False, precision=settings.precision)(["warm up"])
     return models
 

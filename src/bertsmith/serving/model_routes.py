@@ -24,6 +24,7 @@ def describe(model: FrontModel) -> dict[str, Any]:
     served = model.served
     known = {"verbs": served.verbs, "task": served.task, "labels": served.labels, "max_length": served.max_length}
     known |= {"columns": served.columns, "reranks": served.reranks, "mask": model.mask}
+    known |= {"images": served.images}
     openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "bertsmith"}
     return openai | known | {"dimensions": served.width, "description": served.description}
 

@@ -17,6 +17,7 @@ ERRORS = {
     "405": "The route does not answer this method",
     "408": "The body has not arrived in time",
     "413": "The request is larger than a limit",
+    "415": "The route takes JSON only",
     "422": "A value is wrong, or the model cannot do this",
     "429": "The server is busy: try again after Retry-After seconds",
     "503": "The models are being loaded",
@@ -63,5 +64,10 @@ def _operation(route: Route, parameter: str | None, bodies: dict[Any, Any], publ
     if parameter:
         operation["parameters"] = [{"name": parameter, "in": "path", "required": True, "schema": {"type": "string"}}]
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": bodies[route.body]}}}
+        content: dict[str, Any] = {"application/json": {"schema": bodies[route.body]}}
+        if route.images:
+            file = {"type": "string", "format": "binary"}
+            content["image/*"] = {"schema": file}
+            content["multipart/form-data"] = {"schema": {"type": "object", "properties": {"image": file}}}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation

@@ -31,7 +31,8 @@ def content() -> tuple[str, str]:
     page = str(render("serve.html", title="bertsmith serve"))
     chart = Markup('<p class="chart"></p>')  # recurrent networks have some, and their script
     inspect = str(render("inspect.html", title="", data="", sections=[("", chart, "")]))
-    scripts = " ".join(f"'sha256-{digest(script)}'" for script in SCRIPTS.findall(page) + SCRIPTS.findall(inspect))
+    pages = page, inspect, str(render("inspect_image.html", title="", data=""))
+    scripts = " ".join(f"'sha256-{digest(script)}'" for one in pages for script in SCRIPTS.findall(one))
     rules = {"default-src": "'none'", "script-src": scripts, "style-src": "'unsafe-inline'", "connect-src": "'self'"}
     rules |= {"img-src": "data:"} | dict.fromkeys(("base-uri", "form-action", "frame-ancestors"), "'none'")
     return page, "; ".join(f"{name} {allowed}" for name, allowed in rules.items())

@@ -13,6 +13,7 @@ KINDS = {
     405: "method",
     408: "timeout",
     413: "too_large",
+    415: "media_type",
     422: "validation",
     429: "overloaded",
     500: "internal",

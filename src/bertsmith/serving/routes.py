@@ -30,10 +30,24 @@ ROUTES: dict[tuple[str, str], Route] = {
             "Embeddings, as OpenAI defines them",
             schemas.EmbeddingsBody,
         ),
-        Route("POST", "/embed", embedding_routes.embed_texts, "Embeddings as lists of numbers", schemas.EmbedBody),
+        Route(
+            "POST",
+            "/embed",
+            embedding_routes.embed_texts,
+            "Embeddings as lists of numbers",
+            schemas.EmbedBody,
+            images=True,
+        ),
         Route("POST", "/similarity", embedding_routes.similarity, "Cosines of sentences", schemas.SimilarityBody),
         Route("POST", "/rerank", embedding_routes.rerank, "Texts by relevance for a query", schemas.RerankBody),
-        Route("POST", "/predict", text_routes.predict, "What a fine-tuned model predicts", schemas.PredictBody),
+        Route(
+            "POST",
+            "/predict",
+            text_routes.predict,
+            "What a fine-tuned model predicts",
+            schemas.PredictBody,
+            images=True,
+        ),
         Route("POST", "/tag", text_routes.tag, "A tag for each word, and entities", schemas.TagBody),
         Route("POST", "/answer", text_routes.answer, "The span that answers a question", schemas.AnswerBody),
         Route("POST", "/fill", text_routes.fill, "The likeliest words for each mask", schemas.FillBody),
@@ -48,8 +62,18 @@ ROUTES: dict[tuple[str, str], Route] = {
             "A page of what the model looks at and predicts",
             schemas.InspectBody,
             answers=HTML,
+            images=True,
         ),
-        Route("POST", "/", huggingface.inference, "Hugging Face's inference endpoint", schemas.InferenceBody),
-        Route("POST", "/pipeline/", huggingface.inference, "The same for one of its tasks", schemas.InferenceBody),
+        Route(
+            "POST", "/", huggingface.inference, "Hugging Face's inference endpoint", schemas.InferenceBody, images=True
+        ),
+        Route(
+            "POST",
+            "/pipeline/",
+            huggingface.inference,
+            "The same for one of its tasks",
+            schemas.InferenceBody,
+            images=True,
+        ),
     )
 }

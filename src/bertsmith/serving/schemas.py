@@ -67,8 +67,12 @@ class PredictBody(Body):
 
     inputs: Annotated[
         str | dict[str, Any] | list[str | Pair | dict[str, Any]],
-        Meta(description="A text, or a record of the columns of the training data, or a list; a pair is a list of two"),
+        Meta(
+            description="A text, or a record of the columns of the training data, or a list; a pair is a list of two; "
+            "of a model of images, an image in base64, or a list"
+        ),
     ]
+    top_k: Count | None = None  # classes of an image, 5 by default
 
 
 class TagBody(Body):

@@ -1,6 +1,6 @@
 """The models as a front sees them: their tokenizers and abilities, and the connection to the process that runs them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ class FrontModel:
 
     def __init__(self, served: ServedModel) -> None:
         self.served = served
+        self.mask, self.special_tokens = "", 0
+        if served.images:  # which have no tokenizer
+            return
         tokenizer = Tokenizer.load(served.folder)
         self.tokenizer = tokenizer.for_tasks() if served.for_tasks else tokenizer
         before, _, after = self.tokenizer.template
@@ -41,6 +44,8 @@ class FrontModel:
 
     def abilities(self) -> str:
         """The routes that this model answers, in words."""
+        if self.served.images:
+            return f"answers {', '.join(f'/{verb}' for verb in self.served.verbs)} for images"
         routes = [ROUTES_OF[verb] for verb in self.served.verbs]
         routes += {"tag": ["/tag"], "answer": ["/answer"]}.get(self.served.task, [])
         return f"answers {', '.join([*routes, '/tokenize'])}"
@@ -69,20 +74,23 @@ class Served:
         """Send requests to another model process from now on."""
         self.client, self.models, self.generation, self.device = client, models, generation, hello.device
 
-    def find(self, name: str | None, verb: str = "", task: str = "") -> FrontModel:
-        """The model with a name, or the only one that can do a verb; else a refusal that says what there is."""
+    def find(self, name: str | None, verb: str = "", task: str = "", images: Collection[bool] = (False,)) -> FrontModel:
+        """The model with a name, or the only one that can do a verb; else a refusal that says what there is.
+
+        `images`: whether its inputs may be images, or texts, or either.
+        """
         if not self.models:
             raise unavailable()
         if name:
             found = self.models.get(name)
             if found is None:
                 raise RequestError(404, "model", f"there is no '{name[:80]}' here", f"Served: {', '.join(self.models)}")
-            if not can(found, verb, task):
+            if not can(found, verb, task, images):
                 raise RequestError(
                     422, f"model {found}", f"cannot {task or verb or 'do this'}", f"It {found.abilities()}"
                 )
             return found
-        able = [model for model in self.models.values() if can(model, verb, task)]
+        able = [model for model in self.models.values() if can(model, verb, task, images)]
         if len(able) == 1:
             return able[0]
         if able:
@@ -129,6 +137,10 @@ def overloaded() -> RequestError:
     return RequestError(429, "server", "is busy", "Try again in a second", retry_after=1)
 
 
-def can(model: FrontModel, verb: str, task: str = "") -> bool:
-    """Whether a model can do a verb, and was fine-tuned for a task if one is named."""
-    return (not verb or verb in model.served.verbs) and (not task or model.served.task == task)
+def can(model: FrontModel, verb: str, task: str = "", images: Collection[bool] = (False,)) -> bool:
+    """Whether a model of images, or of texts, can do a verb, and was fine-tuned for a task if one is named."""
+    return (
+        model.served.images in images
+        and (not verb or verb in model.served.verbs)
+        and (not task or model.served.task == task)
+    )

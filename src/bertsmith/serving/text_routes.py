@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from bertsmith.serving import image_routes
 from bertsmith.serving.embeddings import tokenise
 from bertsmith.serving.entities import tagged, words_of
 from bertsmith.serving.exchange import Answer, Request, as_json, as_list, html
@@ -56,7 +57,11 @@ def _whole(values: Sequence[Any], one: bool) -> Answer:
 
 
 async def predict(request: Request, body: PredictBody) -> Answer:
-    model = request.find(body.model, "predict")
+    model = request.find(body.model, "predict", images=True)
+    if model.served.images:
+        return await image_routes.predict(request, model, body)
+    if body.top_k is not None:
+        raise RequestError(422, "top_k", "is for models of images", "Leave it out: all classes are answered")
     inputs, one = as_list(body.inputs, request.limits)
     # Questions get a number as their name, which must not depend on the batch.
     named = [{"id": str(n)} | value if isinstance(value, dict) else value for n, value in enumerate(inputs, 1)]
@@ -118,7 +123,9 @@ async def translate(request: Request, body: TranslateBody) -> Answer:
 
 async def inspect(request: Request, body: InspectBody) -> Answer:
     """The page is one file and loads nothing. A masked model reads the text once for each of its tokens."""
-    model = request.find(body.model, "inspect")
+    model = request.find(body.model, "inspect", images=True)
+    if model.served.images:
+        return await image_routes.inspect(request, model, body)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     tokens, most = sum(map(len, await tokenise(model, texts))), request.limits.inspect_tokens
     if tokens > most:

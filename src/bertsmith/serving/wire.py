@@ -30,6 +30,7 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 0  # of an embedding
     normalise: bool = False  # whether embeddings have length 1 by default
     for_tasks: bool = True  # whether the tokenizer puts special tokens around texts that the folder leaves out
+    images: bool = False  # whether its inputs are images, and no texts
     created: int = 0  # seconds since 1970: when the weights were written
 
 

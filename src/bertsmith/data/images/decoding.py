@@ -78,6 +78,17 @@ def decode(data: bytes, config: DecodingConfig) -> Pixels:
             raise ImageError(BROKEN, f"cannot be decoded ({error or type(error).__name__})") from None
 
 
+def from_pillow(image: Any, config: DecodingConfig) -> Pixels:
+    """The pixels of an image that Pillow holds already, within the same limits. Raises ImageError."""
+    _check_pixels(image.size, config)
+    try:
+        return _pixels(image, config)
+    except ImageError:
+        raise
+    except Exception as error:  # it may be of a file that was opened and not yet decoded
+        raise ImageError(BROKEN, f"cannot be decoded ({error or type(error).__name__})") from None
+
+
 @cache
 def import_pillow() -> Any:
     """Pillow, or one line that says how to install it."""

@@ -2,7 +2,7 @@
 // says on which of its values it depends, and is drawn again when one of them changes.
 {% include "elements.js" %}
 
-{% for part in ("state", "colours", "figures", "heat", "lines", "bar", "overview", "weights", "attention", "layers", "predictions", "masked", "comparison", "words", "scatter", "map") %}
+{% for part in ("views", "state", "colours", "bytes", "figures", "heat", "lines", "bar", "overview", "weights", "attention", "layers", "predictions", "masked", "comparison", "words", "scatter", "map") %}
 {% include "inspect/" ~ part ~ ".js" %}
 {% endfor %}
 start();

@@ -2,7 +2,7 @@
 // which models can do it, what it asks, and how its answer is drawn.
 {% include "elements.js" %}
 
-{% for part in ("server", "examples", "answers", "texts", "verbs", "panel", "models") %}
+{% for part in ("server", "examples", "answers", "texts", "images", "verbs", "panel", "models") %}
 {% include "serve/" ~ part ~ ".js" %}
 
 {% endfor %}

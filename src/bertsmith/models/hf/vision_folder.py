@@ -145,6 +145,18 @@ def read(folder: str | Path) -> VisionFolder:
     )
 
 
+def is_vision(folder: str | Path) -> bool:
+    """Whether a folder, or the model of a run, is of a network of images; whatever else is wrong, `read` says."""
+    path = model_folder(folder)
+    if not (path / CONFIG).is_file():
+        return False
+    try:
+        config_json = read_json(file_inside(path, CONFIG))
+    except FolderError:
+        return False
+    return is_timm(config_json) or str(config_json.get("model_type")) in VISION_LAYOUTS
+
+
 def write(
     folder: str | Path,
     config: VisionConfig,

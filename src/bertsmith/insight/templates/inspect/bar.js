@@ -33,18 +33,7 @@ function makeBar() {
     } else inside.append(choice("text", texts.map((text, index) => `${letter(index)}: ${[...text].slice(0, 40).join("")}`), 0, (text) => set({ text })));
   }
   const status = el("p", { className: "status", "aria-live": "polite" });
-  const theme = el("button", { type: "button", className: "theme", textContent: "◐", title: "light or dark", "aria-label": "light or dark", onclick: () => {
-    const dark = state.theme ? state.theme === "dark" : probe.matches;
-    setTheme(dark ? "light" : "dark");
-    set({ theme: dark ? "light" : "dark" });
-  } });
-  inside.append(status, theme);
-  probe.addEventListener("change", () => {
-    palette = null;
-    state.theme = "";
-    changed.add("theme");
-    set({});
-  });
+  inside.append(status, themeButton());
   view(["reading", "attention", "layer", "head", "tokens", "targets"], () => {
     const kind = reading.attentions[state.attention];
     const chosen = el("span", {}, "token ", el("b", {}, bdi(name("tokens", state.tokens))));
@@ -117,19 +106,5 @@ function start() {
   describeModels();
   makeBar();
   makeText();
-  for (const make of [makeOverview, makeAttention, makePredictions, makeMasked, makeComparison, makeAttributions, makeNeighbours, makeMap]) make();
-  changed.clear();
-  for (const one of views) waiting.add(one);
-  work(8);
-  addEventListener("resize", () => set({ width: innerWidth }));
-  addEventListener("beforeprint", () => {
-    setTheme("light");
-    work(Infinity);
-    views.filter((one) => one.keys.has("theme")).forEach((one) => one.draw());
-  });
-  addEventListener("afterprint", () => {
-    setTheme(state.theme);
-    changed.add("theme");
-    set({});
-  });
+  begin([makeOverview, makeAttention, makePredictions, makeMasked, makeComparison, makeAttributions, makeNeighbours, makeMap]);
 }

@@ -74,3 +74,19 @@ function scale(ramp, labels) {
   });
   return el("div", { className: "scale" }, bar, el("div", { className: "scale-marks" }, ...marks));
 }
+
+/** The button between light and dark. */
+function themeButton() {
+  const button = el("button", { type: "button", className: "theme", textContent: "◐", title: "light or dark", "aria-label": "light or dark", onclick: () => {
+    const dark = state.theme ? state.theme === "dark" : probe.matches;
+    setTheme(dark ? "light" : "dark");
+    set({ theme: dark ? "light" : "dark" });
+  } });
+  probe.addEventListener("change", () => {
+    palette = null;
+    state.theme = "";
+    changed.add("theme");
+    set({});
+  });
+  return button;
+}

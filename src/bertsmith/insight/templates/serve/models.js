@@ -80,8 +80,8 @@ async function load() {
   showModels();
   const [name, wanted] = location.hash.slice(1).split("/");
   choose(models.find((one) => encodeURIComponent(one.id) === name) ?? models[0], wanted);
-  const first = section("panel").querySelector("textarea");
-  first.setSelectionRange(first.value.length, first.value.length);
+  const first = section("panel").querySelector("textarea, input[type=file]");
+  if (first.matches("textarea")) first.setSelectionRange(first.value.length, first.value.length);
   first.focus();
 }
 

@@ -7,6 +7,7 @@ function field({ name, label, value, kind, insert, least, most, step }, submit) 
     input.value = value;
     return el("label", { className: "control" }, el("span", { textContent: label }), input);
   }
+  if (kind === "image") return imageField(name, label, submit);
   const rows = { line: 1, passage: 4, lines: 5 }[kind];
   const area = el("textarea", { name, rows, dir: "auto", spellcheck: false, className: kind, value });
   area.addEventListener("keydown", (event) => {
@@ -41,7 +42,7 @@ function makePanel(verb, name, model, alone) {
   const answer = el("div", { className: "answer", "aria-live": "polite" });
   const fields = verb.fields(model);
   const submit = () => form.requestSubmit();
-  const enter = fields.some((one) => one.kind !== "line") ? "Ctrl and Enter asks from every field." : "Enter asks, Shift and Enter begins a new line.";
+  const enter = fields.some((one) => one.kind === "image") ? "" : fields.some((one) => one.kind !== "line") ? "Ctrl and Enter asks from every field." : "Enter asks, Shift and Enter begins a new line.";
   form.append(
     ...fields.map((one) => field(one, submit)),
     el("div", { className: "controls" }, run, ...options.map((one) => field(one, submit)), status),

@@ -33,6 +33,11 @@ const askJson = async (...request) => (await ask(...request)).json();
 /** The same request as a line for a shell; the key stays in a variable of the shell. */
 function curl(path, body, file) {
   const authorised = key ? ' -H "Authorization: Bearer $BERTSMITH_KEY"' : "";
+  if (holdsImage(body)) {
+    const quoted = (value) => value.replaceAll("'", String.raw`'\''`);
+    const fields = Object.entries(body).filter(([name]) => name !== "inputs").map(([name, value]) => ` -F '${name}=${quoted(`${value}`)}'`);
+    return `curl ${address(path)}${authorised} -F image=@photo.jpg${fields.join("")}${file ? ` -o ${file}` : ""}`;
+  }
   const held = JSON.stringify(body).replaceAll("'", String.raw`'\''`);
   return `curl ${address(path)}${authorised} -H 'Content-Type: application/json' -d '${held}'${file ? ` -o ${file}` : ""}`;
 }

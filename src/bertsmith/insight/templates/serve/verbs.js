@@ -1,5 +1,6 @@
 // ---- verbs: which models can do them, what they ask, and how their answers are drawn ----
 
+const IMAGE = "Drop an image here, paste one, or choose a file";
 const lines = (text) => text.split("\n").filter((line) => line.trim());
 
 /** Fields: `line` is asked by Enter; in `lines` and `passage` Enter begins a new line. */
@@ -8,7 +9,10 @@ const passage = (name, label, value) => ({ name, label, value, kind: "passage" }
 const several = (name, label, value) => ({ name, label, value, kind: "lines" });
 const number = (name, label, value, least, most, step = 1) => ({ name, label, value, least, most, step, kind: "number" });
 
-const does = (verb, ...tasks) => (model) => model.verbs.includes(verb) && (!tasks.length || tasks.includes(model.task));
+const image = (name, label) => ({ name, label, kind: "image" });
+
+const sees = (verb) => (model) => model.images && model.verbs.includes(verb);
+const does = (verb, ...tasks) => (model) => !model.images && model.verbs.includes(verb) && (!tasks.length || tasks.includes(model.task));
 
 /** The texts of a model that reads one or two, named as in its training data; if these are not known, the second may stay empty. */
 function textFields({ columns, mask, task }) {
@@ -21,11 +25,11 @@ const texts = ({ text, second }) => (second ? [text, second] : text);
 
 const VERBS = {
   predict: {
-    can: does("predict", "classify", "classify_features", "features"),
-    lead: (model) => (model.labels.length > 1 ? `Which of ${counted(model.labels.length)} classes a text belongs to.` : "The number that the model gives a text."),
-    fields: textFields,
+    can: (model) => sees("predict")(model) || does("predict", "classify", "classify_features", "features")(model),
+    lead: (model) => (model.images ? `Which of ${counted(model.labels.length)} classes an image shows.` : model.labels.length > 1 ? `Which of ${counted(model.labels.length)} classes a text belongs to.` : "The number that the model gives a text."),
+    fields: (model) => (model.images ? [image("image", IMAGE)] : textFields(model)),
     path: "/predict",
-    body: (values) => ({ inputs: values.second ? [[values.text, values.second]] : values.text }),
+    body: (values) => ({ inputs: values.image ? values.image : values.second ? [[values.text, values.second]] : values.text }),
     draw: (answer) => drawClasses(Array.isArray(answer) ? answer[0] : answer),
   },
   tag: {
@@ -104,7 +108,7 @@ const VERBS = {
     draw: drawScore,
   },
   tokenize: {
-    can: () => true,
+    can: (model) => !model.images,
     lead: () => "The tokens of a text, and their numbers in the vocabulary.",
     fields: () => [line("text", "text", EXAMPLES.split)],
     path: "/tokenize",
@@ -112,12 +116,12 @@ const VERBS = {
     draw: drawTokens,
   },
   inspect: {
-    can: does("inspect"),
-    lead: () => "Attention, predictions by layer and neighbours of a short text, as a page of its own. It takes seconds.",
-    fields: (model) => (model.task === "answer" || model.task === "choose" ? [line("text", "question or beginning", EXAMPLES.question), line("second", "context or ending", EXAMPLES.context)] : textFields(model)),
+    can: (model) => sees("inspect")(model) || does("inspect")(model),
+    lead: (model) => `Attention, predictions by layer${model.images ? "" : " and neighbours"} of ${model.images ? "an image" : "a short text"}, as a page of its own. It takes seconds.`,
+    fields: (model) => (model.images ? [image("image", IMAGE)] : model.task === "answer" || model.task === "choose" ? [line("text", "question or beginning", EXAMPLES.question), line("second", "context or ending", EXAMPLES.context)] : textFields(model)),
     path: "/inspect",
     file: "inside.html",
-    body: (values) => ({ inputs: texts(values) }),
+    body: (values) => ({ inputs: values.image ? values.image : texts(values) }),
     draw: drawInspection,
   },
 };

@@ -190,15 +190,15 @@ LOGGED = [
     Guard(
         "a resumed log is rewound",
         "train/trainer.py",
-        "        if damage := self.log.rewind(self.state.step, every_step=True):",
-        '        if damage := "":',
+        "self.log.rewind(self.state.step, every_step=True) if resumed else",
+        '"" if resumed else',
         f"{GUARDS}::{ONCE}",
     ),
     Guard(
         "the log of a start without a checkpoint is forgotten",
         "train/trainer.py",
-        "            self.log.rewind(-1)\n",
-        "",
+        " if resumed else self.log.rewind(-1)",
+        ' if resumed else ""',
         f"{GUARDS}::{ONCE}",
     ),
 ]
@@ -218,8 +218,8 @@ LOCKED = [
         "",
         "train/test_lock.py::test_a_killed_run_leaves_no_lock",
     ),
-    _locked("pretrain", "commands/pretrain.py", "    with Lock(recipe.out):"),
-    _locked("finetune", "runs/finetuning.py", "    with Lock(recipe.out):"),
+    _locked("pretrain", "train/processes.py", "            with Lock(folder):", "            if True:"),
+    _locked("finetune", "train/processes.py", "            with Lock(folder):", "            if True:"),
     _locked("make", "commands/make.py", "    with Lock(out):"),
     _locked("word2vec", "commands/word2vec.py", "    with Lock(recipe.out):"),
     _locked(

@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ from bertsmith.train.clock import WallBudget
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
 from bertsmith.train.forward import should_capture
-from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.processes import joined
 from bertsmith.train.step import Step
@@ -82,7 +80,7 @@ def pretrain(
     summary with what the trained model shows.
     """
     device = hardware.select_device(recipe.train.device)
-    with joined(device) as processes, Lock(recipe.out) if processes.main else nullcontext():
+    with joined(device, recipe.out) as processes:
         recipe = divide(recipe, processes)
         if processes.main:
             settle(recipe, MAY_CHANGE)

@@ -15,6 +15,7 @@ from bertsmith.objectives.masked_patches import MaskedPatches
 from bertsmith.recipe import ImagePretraining, settle
 from bertsmith.runs import image_pretraining as parts
 from bertsmith.runs.image_pretraining import UnlabelledImages
+from bertsmith.runs.micro_batches import divide
 from bertsmith.runs.next_commands import next_commands
 from bertsmith.runs.verdict import pixel_verdict
 from bertsmith.train import hardware, log
@@ -22,8 +23,8 @@ from bertsmith.train.clock import format_duration
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
 from bertsmith.train.forward import should_capture
-from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.processes import joined
 from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -53,12 +54,15 @@ def read_recipe(
 
 def pretrain(recipe: ImagePretraining) -> dict[str, float]:
     """Pretrain on images, from the last checkpoint if there is one; write a model folder and a report."""
-    with Lock(recipe.out):
+    device = hardware.select_device(recipe.train.device)
+    with joined(device, recipe.out) as processes:
+        recipe = divide(recipe, processes)
         images = parts.read(recipe)
-        settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
+        if processes.main:
+            settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
+        processes.wait()
         for name, value in images.facts().items():
             CONSOLE.print(f"{name}: {value}", markup=False)
-        device = hardware.select_device(recipe.train.device)
         objective = parts.objective(recipe, images).to(device)
         budget = recipe.train.extent.budget
         seconds = None if budget is None else SINGLE_EVALUATION_SHARE * budget
@@ -68,12 +72,12 @@ def pretrain(recipe: ImagePretraining) -> dict[str, float]:
             objective,
             recipe.optimizer,
             hidden_matrices=objective.hidden_matrices(),
-            capturable=should_capture(objective, recipe.train, precision, device),
+            capturable=processes.size == 1 and should_capture(objective, recipe.train, precision, device),
         )
         peak = hardware.peak_flops(device, torch.bfloat16) if device.type == "cuda" else None
-        with Display("training") as display:
+        with Display("training", silent=not processes.main) as display:
             trainer = Trainer(
-                Step(objective, optimizer, recipe.train, precision),
+                Step(objective, optimizer, recipe.train, precision, processes),
                 parts.feed(recipe, objective, images),
                 recipe.schedule,
                 recipe.train,
@@ -87,6 +91,9 @@ def pretrain(recipe: ImagePretraining) -> dict[str, float]:
             if recipe.keep == "best":
                 trainer.load_best()
                 figures = trainer.state.metrics
+        if not processes.main:
+            processes.wait()  # until the files are there
+            return figures
         run = summarise(recipe, trainer, objective.eval(), images, validation)
         parts.export(recipe, objective, run)
         report.write(recipe.out / "report.html", run)
@@ -95,6 +102,7 @@ def pretrain(recipe: ImagePretraining) -> dict[str, float]:
         CONSOLE.print(f"\n{run.verdict}", style="bold")
         for purpose, command in next_commands(recipe.out, "masked_autoencoder", ()):
             CONSOLE.print(f"{purpose}:\n  {command}", markup=False)
+        processes.wait()
     return figures
 
 

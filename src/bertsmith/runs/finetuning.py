@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,6 @@ from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.text.tokenizer import train as train_tokenizer
 from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
-from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.step import Step
@@ -57,7 +55,7 @@ CUDA_EVALUATION_TOKENS, CPU_EVALUATION_TOKENS = 131_072, 8_192
 def finetune(recipe: FineTune) -> dict[str, Any]:
     """Fine-tune once per seed. Writes the model of the best seed, result.json and a report."""
     device = hardware.select_device(recipe.train.device)
-    with joined(device) as processes, Lock(recipe.out) if processes.main else nullcontext():
+    with joined(device, recipe.out) as processes:
         check_kind(recipe)
         recipe = divide(recipe, processes)
         if recipe.model is not None:

@@ -29,14 +29,15 @@ from bertsmith.runs import image_data
 from bertsmith.runs.finetuning import untrained_metrics
 from bertsmith.runs.finetuning_result import RESULT, best_run, is_better, result_of
 from bertsmith.runs.image_data import ImageData
+from bertsmith.runs.micro_batches import divide
 from bertsmith.tasks.image_classification import ImageClassification
 from bertsmith.tasks.image_findings import ImageEvaluator
 from bertsmith.tasks.teacher import Teacher
 from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
 from bertsmith.train.forward import should_capture
-from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -49,53 +50,69 @@ POSITIONS = "trunk.embedding.positions"
 
 def finetune(recipe: ImageFineTune) -> dict[str, Any]:
     """Train once per seed. Writes the model of the best seed, result.json and a report."""
-    with Lock(recipe.out):
+    device = hardware.select_device(recipe.train.device)
+    with joined(device, recipe.out) as processes:
         check_kind(recipe)
+        recipe = divide(recipe, processes)
         base = None if recipe.model is None else image_classifiers.read(recipe.model)
         data = image_data.read(recipe)
         for line in data.lines():
             CONSOLE.print(line, markup=False)
         normalisation = _normalisation(base, data)
-        settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
+        if processes.main:
+            settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
+        processes.wait()
         runs: list[dict[str, Any]] = []
         for number in range(recipe.seeds):
             train = replace(recipe.train, seed=recipe.train.seed + number)
             seeded = replace(recipe, out=recipe.out / f"seed-{number}", train=train)
             path = seeded.out / RESULT
-            if not path.exists():
-                task, metrics, findings = run_seed(seeded, base, data, normalisation)
+            if not processes.from_main(path.exists()):
+                task, metrics, findings = run_seed(seeded, base, data, normalisation, processes)
+                if not processes.main:
+                    continue
                 headline = next(iter(metrics))
                 if all(is_better(metrics[headline], other["metrics"][headline]) for other in runs):
                     export(recipe, task, data)
                 files.write_json(path, {"seed": train.seed, "headline": headline, "metrics": metrics, **findings})
                 shutil.rmtree(seeded.out / "checkpoints", ignore_errors=True)
-            runs.append(files.read_json(path))
-        result = result_of(runs, _protocol(recipe, data))
-        files.write_json(recipe.out / RESULT, result)
-        curves = log.read(recipe.out / f"seed-{best_run(runs)}" / log.NAME)
-        evaluation.write(recipe.out, _title(recipe), result, curves)
-        if (recipe.out / "model").is_dir():
-            card = image_card(_network_name(recipe), result)
-            files.write_atomic(recipe.out / "model" / "README.md", card.encode())
-    return result
+            runs += [files.read_json(path)] if processes.main else []
+        if processes.main:
+            _write_result(recipe, result_of(runs, _protocol(recipe, data)), best_run(runs))
+        processes.wait()
+    return files.read_json(recipe.out / RESULT)
+
+
+def _write_result(recipe: ImageFineTune, result: dict[str, Any], best: int) -> None:
+    """Write result.json, the report, and the card of the best seed's model."""
+    files.write_json(recipe.out / RESULT, result)
+    curves = log.read(recipe.out / f"seed-{best}" / log.NAME)
+    evaluation.write(recipe.out, _title(recipe), result, curves)
+    if (recipe.out / "model").is_dir():
+        card = image_card(_network_name(recipe), result)
+        files.write_atomic(recipe.out / "model" / "README.md", card.encode())
 
 
 def run_seed(
-    recipe: ImageFineTune, base: ImageFolder | None, data: ImageData, normalisation: Normalisation
+    recipe: ImageFineTune,
+    base: ImageFolder | None,
+    data: ImageData,
+    normalisation: Normalisation,
+    processes: Processes = ALONE,
 ) -> tuple[ImageClassification, dict[str, float], dict[str, Any]]:
     """Train with one seed and evaluate on the dev images: the task, its metrics, and the details for the report."""
     device = hardware.select_device(recipe.train.device)
     precision = hardware.select_precision(recipe.train.precision, device)
     task = build_task(recipe, base, data, normalisation).to(device)
-    capturable = should_capture(task, recipe.train, precision, device)
+    capturable = processes.size == 1 and should_capture(task, recipe.train, precision, device)
     optimizer = Optimizer(task, recipe.optimizer, capturable=capturable, hidden_matrices=task.hidden_matrices())
     evaluation_images = CUDA_EVALUATION_IMAGES if device.type == "cuda" else CPU_EVALUATION_IMAGES
     evaluator = ImageEvaluator(task, data.dev, device, evaluation_images, data.prior)
     began = time.monotonic()
-    with Display(f"images, seed {recipe.train.seed}:") as display:
+    with Display(f"images, seed {recipe.train.seed}:", silent=not processes.main) as display:
         evaluator.progress = display.show_evaluation
         trainer = Trainer(
-            Step(task, optimizer, recipe.train, precision),
+            Step(task, optimizer, recipe.train, precision, processes),
             feed(recipe, task, data),
             recipe.schedule,
             recipe.train,
@@ -112,6 +129,8 @@ def run_seed(
         if recipe.keep == "best":
             trainer.load_best()
             metrics = trainer.state.metrics
+        if not processes.main:
+            return task, metrics, {}
         findings = {"details": evaluator.findings(metrics), "untrained": untrained_metrics(recipe.out)}
     step = metrics.pop("step")
     return task.eval(), {**metrics, "step": step, "seconds": round(time.monotonic() - began, 2)}, findings

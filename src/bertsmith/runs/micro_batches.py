@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 from bertsmith import config
 from bertsmith.errors import RecipeError
-from bertsmith.recipe import FineTune, Recipe, begun
+from bertsmith.recipe import FineTune, ImageFineTune, ImagePretraining, Recipe, begun
 from bertsmith.train.processes import Processes
 
-R = TypeVar("R", Recipe, FineTune)
+AnyRecipe = Recipe | FineTune | ImageFineTune | ImagePretraining
+R = TypeVar("R", bound=AnyRecipe)
 
 
 def divide(recipe: R, processes: Processes) -> R:
@@ -59,8 +60,8 @@ def _smaller(recipe: R, processes: int) -> R:
     raise RecipeError(f"data.{name}", fact, f"Set train.gradient_accumulation to a multiple of {processes}")
 
 
-def _size_name(recipe: Recipe | FineTune) -> str:
-    """What the size of a batch is called: tokens in pretraining, examples in fine-tuning."""
+def _size_name(recipe: AnyRecipe) -> str:
+    """What the size of a batch is called: tokens in pretraining, else examples."""
     return "batch_tokens" if isinstance(recipe, Recipe) else "batch_size"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from bertsmith.errors import RunError
+from bertsmith.train.lock import Lock
 
 SILENCE = timedelta(hours=1)  # how long a process waits for another, as during an evaluation
 
@@ -109,8 +111,19 @@ ALONE = Processes()
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
-    """The processes that torchrun has started, connected with each other; a single one without it."""
+def joined(device: torch.device, folder: Path) -> Iterator[Processes]:
+    """The processes of a run, connected with each other. The main one holds the run's folder."""
+    with _connected(device) as processes:
+        if processes.main:
+            with Lock(folder):
+                yield processes
+        else:
+            yield processes
+
+
+@contextmanager
+def _connected(device: torch.device) -> Iterator[Processes]:
+    """The processes that torchrun has started; a single one without it."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         yield ALONE
         return
@@ -122,14 +135,10 @@ def joined(device: torch.device) -> Iterator[Processes]:
             backend = "cpu:gloo,cuda:nccl"
     dist.init_process_group(backend, timeout=SILENCE)
     try:
-        yield connected(dist.get_rank(), dist.get_world_size())
+        rank, size = dist.get_rank(), dist.get_world_size()
+        yield Processes(rank, size, tuple(_pairs(rank, size)))
     finally:
         dist.destroy_process_group()
-
-
-def connected(rank: int, size: int) -> Processes:
-    """The processes of the group that is joined."""
-    return Processes(rank, size, tuple(_pairs(rank, size)))
 
 
 def _pairs(rank: int, size: int) -> Iterator[Any]:

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from tasks.small_images import save_folder
 from tiny import NOUNS, assert_same, losses, prepared, recipe, weights
 from train.crew import Job, end, start
 
+import bertsmith
 from bertsmith import config
 from bertsmith.cli import main
-from bertsmith.commands import pretrain
+from bertsmith.commands import pretrain, pretrain_images
 from bertsmith.errors import RecipeError
 from bertsmith.files import read_json
 from bertsmith.objectives.base import Term
@@ -83,11 +85,30 @@ def tuned(data: Path, out: Path, change: str) -> FineTune:
     return task_recipe.build_recipe(model, table, out, dev=None, task="classify", seeds=1, overrides=given)
 
 
+SHARED = ["train.gradient_accumulation=4", "train.deterministic=true", "data.batch_size=4", "train.evaluations=1"]
+
+
+def complete_images(images: Path, out: Path) -> None:
+    """A masked autoencoder of a few steps."""
+    small = ["model.width=16", "model.feed_forward=32", "objective.decoder_width=16", "train.steps=3", *SHARED]
+    pretrain_images.pretrain(pretrain_images.read_recipe("tiny/mae", images, out, small))
+
+
+def classify_images(images: Path, out: Path) -> None:
+    """A small classifier of a few steps, with augmentation."""
+    small = ["network.width=16", "network.heads=2", "network.feed_forward=32", "network.layers=1", *SHARED]
+    bertsmith.finetune("vit-tiny", images, out, dev=images, overrides=[*small, "train.epochs=3"])
+
+
+IMAGE_RUNS = {"completed": complete_images, "classified": classify_images}
+
+
 @pytest.fixture(scope="module")
 def base(data: Path) -> Path:
     """A model and a table beside the data, for fine-tuning."""
     pretrain.pretrain(recipe(data, data.parent / "base", "train.steps=1", *SHORT[1:]))
     rows = [f"the {noun} sees the {other} .,{noun}" for noun in NOUNS[:3] for other in NOUNS]
+    save_folder(data.parent / "images", 16)
     (data.parent / "table.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     return data
 
@@ -106,6 +127,8 @@ def done(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]
             add(f"{number}-{size}", size, *EXACT, change)
             out = folder / f"tuned-{number}-{size}"
             jobs.append(Job(size, out.with_suffix(".txt"), finetuning.finetune, (tuned(data, out, change),)))
+    for name, work in IMAGE_RUNS.items():
+        jobs.append(Job(2, folder / f"{name}.txt", work, (base.parent / "images", folder / name)))
     add("as they come", 2, *SHORT)
     add("poisoned", 2, *EXACT, work=poisoned)
     for number, size in enumerate(WALK[:-1], 1):
@@ -143,6 +166,17 @@ def test_so_has_a_fine_tuned_model(number: int, base: Path, done: dict[str, Job]
         assert one.keys() == other.keys()
         assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
         assert read_json(out / "result.json")["summary"] == result["summary"]
+
+
+@slow
+@pytest.mark.parametrize("name", IMAGE_RUNS)
+def test_so_has_a_model_of_images(name: str, base: Path, done: dict[str, Job], tmp_path: Path) -> None:
+    IMAGE_RUNS[name](base.parent / "images", tmp_path / name)
+    one, two = (next(folder.rglob("log.jsonl")).parent for folder in (tmp_path / name, folder_of(done[name])))
+    assert len(losses(one)) == 3
+    assert losses(one) == losses(two)
+    first, second = (next(folder.rglob("model.safetensors")) for folder in (tmp_path / name, folder_of(done[name])))
+    assert first.read_bytes() == second.read_bytes()
 
 
 @slow

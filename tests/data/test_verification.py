@@ -11,7 +11,7 @@ from data.test_shards import flip, made
 from tiny import prepared, recipe, write_text
 
 from bertsmith import files
-from bertsmith.commands import make, pretrain, race
+from bertsmith.commands import check, make, pretrain, race
 from bertsmith.data.shards import verification
 from bertsmith.data.shards.shards import Shards
 from bertsmith.data.shards.verification import Verification, verify
@@ -72,7 +72,7 @@ def test_ends_that_are_in_order_and_wrong_are_named(data: Path, tmp_path: Path) 
 def test_check_and_a_race_name_a_damaged_shard(data: Path, tmp_path: Path) -> None:
     flip(data / "train" / "000000.tokens", 0)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        pretrain.check(recipe(data, tmp_path / "run"))
+        check.check(recipe(data, tmp_path / "run"))
     rules, questions = race.Rules(budget="1s", points=1), race_metrics.MetricsConfig()
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
         race.race([str(RECIPES / "bert.toml")], tmp_path / "race", rules=rules, metrics=questions, data=data)

@@ -9,7 +9,7 @@ import torch
 import transformers
 from tiny import prepared
 
-from bertsmith.commands import pretrain
+from bertsmith.commands import check, pretrain
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.inference.load import load
 from bertsmith.models.hf import folder as folders
@@ -174,11 +174,11 @@ def test_a_run_starts_from_a_folder(finished: Path, data: Path, tmp_path: Path) 
 @pytest.mark.parametrize("change", ["objective.kind=masked_lm", "model.kind=bert-tiny"])
 def test_an_objective_that_does_not_fit_is_refused_before_training(change: str) -> None:
     with pytest.raises(RecipeError, match=r"^objective\.kind: the network is (not )?causal, and "):
-        pretrain.check(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [change, "data.cross_documents=false"]))
+        check.check(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [change, "data.cross_documents=false"]))
 
 
 def test_a_recipe_is_counted(capsys: Any) -> None:
-    pretrain.check(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", []))
+    check.check(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", []))
     assert "gpt2: 2 layers of width 128" in capsys.readouterr().out
 
 

@@ -16,7 +16,7 @@ from parity.parity import MOST, count, difference
 from tasks.small import WORDS, shape, stirred
 from tiny import prepared
 
-from bertsmith.commands import pretrain
+from bertsmith.commands import check, pretrain
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.inference.load import load
@@ -175,7 +175,7 @@ def test_a_network_that_transformers_has_no_words_for_is_refused(changes: dict[s
 def test_a_generator_that_could_not_be_saved_is_refused_before_training() -> None:
     recipe = pretrain.read_recipe(RECIPES / "electra-base.toml", ["model.kind=roberta-base"])
     with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with position_offset = 2; "):
-        pretrain.check(recipe)
+        check.check(recipe)
 
 
 def test_bert_can_learn_to_judge_too() -> None:

@@ -9,7 +9,7 @@ from data.images.gratings import write_gratings
 from tiny import prepared
 
 from bertsmith import config
-from bertsmith.commands import pretrain, pretrain_images
+from bertsmith.commands import check, pretrain, pretrain_images
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import build_network
 from bertsmith.objectives import OBJECTIVES
@@ -168,4 +168,4 @@ def test_a_network_that_could_not_be_exported_is_refused_by_check_too() -> None:
     from bertsmith.errors import RecipeError
 
     with pytest.raises(RecipeError, match="no class of transformers is a network with norm_position = post"):
-        pretrain.check(pretrain.read_recipe(ROOT / "smith-base.toml", ["model.norm_position=post"]))
+        check.check(pretrain.read_recipe(ROOT / "smith-base.toml", ["model.norm_position=post"]))

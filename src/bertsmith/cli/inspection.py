@@ -16,11 +16,14 @@ def check(
     data: Annotated[
         Path | None, typer.Option(help="Folder that `bertsmith prepare` wrote, to estimate the time of epochs.")
     ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="Plan for so many GPUs instead of this machine.")] = None,
+    gpu: Annotated[str, typer.Option(help="Their kind: h200, h100 or a100.")] = "h200",
 ) -> None:
     """Check a pretraining recipe without running it: parameters, memory, speed and time."""
-    from bertsmith.commands import pretrain as command
+    from bertsmith.commands import check as command
+    from bertsmith.commands import pretrain
 
-    command.check(command.with_paths(command.read_recipe(recipe, overrides or []), data, None))
+    command.check(pretrain.with_paths(pretrain.read_recipe(recipe, overrides or []), data, None), gpus, gpu)
 
 
 @app.command(name="list", rich_help_panel=INSPECT)

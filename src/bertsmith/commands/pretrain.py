@@ -1,4 +1,4 @@
-"""`pretrain`: train the model of a recipe; `check`: its cost."""
+"""`pretrain`: train the model of a recipe, and write its folder and report."""
 
 import time
 from collections import Counter
@@ -12,8 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from bertsmith import config, files, recipes, terminal
-from bertsmith.data.shards.shards import Shards
-from bertsmith.data.shards.verification import verify
 from bertsmith.errors import RecipeError
 from bertsmith.inference.model import Model
 from bertsmith.insight import report
@@ -24,7 +22,7 @@ from bertsmith.models.hf.layouts import layout_of
 from bertsmith.nn.kernels.availability import kernels_unavailable
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle
-from bertsmith.runs import autoconfig, build, summary
+from bertsmith.runs import build, summary
 from bertsmith.runs.image_pretraining import reads_images
 from bertsmith.runs.micro_batches import divide
 from bertsmith.runs.overview import use_of
@@ -193,38 +191,6 @@ def export(recipe: Recipe, saved: Checkpoint, path: Path) -> None:
     run = summary.summarise_checkpoint(recipe, saved, train, valid, tokenizer)
     for name, part in objective.exports.items():
         _export(path / name, part, tokenizer, run)
-
-
-def check(recipe: Recipe) -> None:
-    """Print what a recipe would cost: parameters, memory, speed and time."""
-    shape, data = recipe.model.settings, recipe.data
-    prepared = _verified(data.folder)
-    device = hardware.select_device(recipe.train.device)
-    with torch.device("meta"):
-        objective = build.untrained_objective(recipe, shape)
-    count = sum(parameter.numel() for parameter in objective.parameters())
-    speed = hardware.training_flops(device) / objective.flops(data.max_length)
-    networks = [part.trunk.config for part in objective.exports.values()]
-    memory = autoconfig.training_memory(networks, count, data.batch_tokens, objective.prediction_share)
-    batches = recipe.train.gradient_accumulation
-    facts = {
-        "model": f"{recipe.model.kind}: {shape.layers} layers of width {shape.width}",
-        "parameters": f"{count:,} in training, {shape.parameter_count:,} in the published count",
-        "an update": f"{data.batch_tokens * batches:,} tokens in {batches} micro-batches",
-        "memory": f"about {memory / 2**30:.1f} GiB",
-        "speed": f"about {speed:,.0f} tokens/s on {hardware.describe(device)['device']}",
-        "time": autoconfig.duration(recipe, speed, prepared),
-    }
-    CONSOLE.print(facts_table(facts))
-
-
-def _verified(folder: Path) -> Shards | None:
-    """The training shards of a prepared folder, if it exists; a damaged file is reported here."""
-    splits = [Shards(folder / name) for name in ("train", "valid") if (folder / name).is_dir()]
-    with CONSOLE.status("verifying the shards"):
-        for shards in splits:
-            verify(shards).wait()
-    return splits[0] if (folder / "train").is_dir() else None
 
 
 def facts_table(facts: Mapping[str, str]) -> Table:

@@ -50,7 +50,7 @@ def test_the_network_that_is_needed_takes_its_share(monkeypatch: pytest.MonkeyPa
     ("options", "line"),
     [
         (["--gpus", "4096"], "gpus: 4096 have too little to do: an update of 131,072 tokens is enough for 128."),
-        (["--gpus", "8", "--gpu", "h300"], "gpu: unknown kind 'h300'. Did you mean 'h200'?"),
+        (["--gpus", "8", "--gpu", "h300"], "gpu: unknown kind 'h300'. Did you mean 'h100'?"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(options: list[str], line: str) -> None:

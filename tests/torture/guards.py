@@ -474,7 +474,7 @@ PREPARED = [
     ),
     Guard(
         "check verifies shards",
-        "commands/pretrain.py",
+        "commands/check.py",
         "            verify(shards).wait()\n",
         "            pass\n",
         f"{VERIFICATION}::test_check_and_a_race_name_a_damaged_shard",

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from bertsmith import config
 from bertsmith.errors import RecipeError
-from bertsmith.recipe import FineTune, ImageFineTune, ImagePretraining, Recipe, begun
+from bertsmith.recipe import FineTune, ImageFineTune, ImagePretraining, Recipe, begun, check_kind
 from bertsmith.train.processes import Processes
 
 AnyRecipe = Recipe | FineTune | ImageFineTune | ImagePretraining
@@ -38,6 +38,7 @@ def _kept(recipe: R) -> R | None:
     path = recipe.out / "recipe.toml"
     if not (path.exists() and begun(recipe.out)):
         return None
+    check_kind(recipe)
     before = config.read(path, type(recipe))
     name = _size_name(recipe)
     products = [one.train.gradient_accumulation * getattr(one.data, name) for one in (before, recipe)]

@@ -25,9 +25,8 @@ def demo(out: Path, *, budget: str) -> dict[str, Any]:
     values = config.override(values, [f"train.budget={json.dumps(budget)}"], EXTENTS)
     result = image_finetuning.finetune(config.build(values, ImageFineTune, RECIPE))
     show(result, out)
-    CONSOLE.print(
-        "Now with your own images, a folder for each class: bertsmith finetune vit-tiny my-images/ --out runs/mine"
-    )
+    CONSOLE.print("Now with your own images, in a folder for each class:")
+    CONSOLE.print("bertsmith finetune vit-tiny my-images/ --out runs/mine")
     return result
 
 

@@ -1,4 +1,4 @@
-"""The bench of images: ratios are of our best to the best of the others, and tokens that padding would add are counted."""
+"""The bench of images: ratios are of our best to the best of the others, and tokens that padding adds are counted."""
 
 from types import SimpleNamespace
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from objectives import masked_graph
 from tasks.small_images import CONVNET, VIT, labelled, pixels, task
 
 from bertsmith.data.images.augmentation import AugmentationConfig
@@ -33,6 +34,7 @@ def without_a_device() -> None:
             torch.testing.assert_close(half[name].total, term.total, rtol=0.1, atol=0.1)
         sum(term.total for term in half.values()).backward()
         assert all(weight.grad is not None for weight in one.parameters())
+    masked_graph.without_a_device()
 
 
 def on_a_device() -> None:
@@ -48,6 +50,7 @@ def on_a_device() -> None:
         ]
         found.append(torch.stack(values).float().cpu())
     torch.testing.assert_close(found[0], found[1], rtol=0.05, atol=0.02)
+    masked_graph.on_a_device()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -171,3 +172,26 @@ def test_a_form_keeps_the_bytes_of_its_files() -> None:
     assert uploads.read("application/json", b"{}") is None
     with pytest.raises(RequestError, match="is no form that is complete"):
         uploads.read("multipart/form-data; boundary=abc", form(("f", content), boundary="abc")[:-6])
+
+
+def test_whatever_is_uploaded_is_read_or_refused() -> None:
+    """Forms with bytes changed, cut off and repeated: fields and base64, or a refusal in the 400s."""
+    dice = random.Random(0)
+    whole = form(("image", png()[:200]), ("other", b"--x-y"), top_k="3")
+    read = 0
+    for _ in range(400):
+        content = bytearray(whole)
+        for _ in range(dice.randrange(4)):
+            at = dice.randrange(len(content))
+            content[at : at + dice.choice((0, 1, 30))] = dice.choice((b"", b"\r\n", b"--x-y", b'"', b"\0", whole[:90]))
+        kind = dice.choice(("multipart/form-data; boundary=x-y", 'multipart/form-data; boundary="x-y"', "image/png"))
+        try:
+            found = uploads.read(kind, bytes(content))
+        except RequestError as refusal:
+            assert 400 <= refusal.status < 500
+            continue
+        assert found is not None
+        read += 1
+        for one in found["inputs"] if isinstance(found["inputs"], list) else [found["inputs"]]:
+            base64.b64decode(one, validate=True)
+    assert 100 < read < 400

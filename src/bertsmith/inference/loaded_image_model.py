@@ -114,7 +114,7 @@ class LoadedImageModel:
         ImageInspection
         photos: photos/cat.png, 16 patches of 4 x 4 pixels
           ...
-          ...: log-odds ..., of a grey image ..., gap 0...% at ... steps
+          ...: log-odds ..., of the mean colour ..., gap 0...% at ... steps
         """
         check_choices(size=size)
         given, _ = as_images(images)

@@ -178,7 +178,7 @@ def test_whatever_is_uploaded_is_read_or_refused() -> None:
     """Forms with bytes changed, cut off and repeated: fields and base64, or a refusal in the 400s."""
     dice = random.Random(0)
     whole = form(("image", png()[:200]), ("other", b"--x-y"), top_k="3")
-    read = 0
+    read, statuses = 0, set[int]()
     for _ in range(400):
         content = bytearray(whole)
         for _ in range(dice.randrange(4)):
@@ -188,10 +188,11 @@ def test_whatever_is_uploaded_is_read_or_refused() -> None:
         try:
             found = uploads.read(kind, bytes(content))
         except RequestError as refusal:
-            assert 400 <= refusal.status < 500
+            statuses.add(refusal.status)
             continue
         assert found is not None
         read += 1
         for one in found["inputs"] if isinstance(found["inputs"], list) else [found["inputs"]]:
             base64.b64decode(one, validate=True)
     assert 100 < read < 400
+    assert statuses <= {400, 422}

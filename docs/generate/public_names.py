@@ -38,7 +38,8 @@ RETURNED = (
     ImageInspection,
     Results,
 )  # by methods and functions, and public through them alone
-BY_KEYS = ("Recipe", "FineTune", "ImageFineTune", "ImagePretraining", "TransformerConfig")  # their fields are on the page of recipe keys
+# Their fields are on the page of recipe keys.
+BY_KEYS = ("Recipe", "FineTune", "ImageFineTune", "ImagePretraining", "TransformerConfig")
 
 
 def page() -> str:

@@ -128,6 +128,8 @@ def test_a_deit_learns_from_a_convolutional_teacher(
     assert "distillation_classifier.dense.weight" in found.state_dict
     config = json.loads((run.folder / "model" / "config.json").read_text())
     assert config["architectures"] == ["DeiTForImageClassificationWithTeacher"]
+    again = bertsmith.finetune(run, images, tmp_path / "again", steps=1, dev=images, overrides=QUICK)  # of its own
+    assert "distillation_classifier.dense.weight" in weights(again.folder)
 
 
 def test_a_convolutional_network_is_a_folder_of_our_own(convnet: bertsmith.Run, tmp_path: Path) -> None:

@@ -99,6 +99,16 @@ def test_a_classifier_starts_from_the_encoder(run: Path, tmp_path: Path) -> None
         torch.testing.assert_close(after.state_dict[name], before.state_dict[name], atol=1e-6, rtol=0)
 
 
+def test_images_of_many_sizes_are_read_as_they_are(tmp_path: Path) -> None:
+    for side in (12, 16, 20):
+        write_gratings(tmp_path / "images" / str(side), 8, side)
+    changes = [*SMALL, "data.fit=keep", "train.steps=2", "data.size=16", "train.evaluations=0"]
+    recipe = pretrain_images.read_recipe("tiny/mae", tmp_path / "images", tmp_path / "out", changes)
+    figures = pretrain_images.pretrain(recipe)
+    assert 0 < figures["loss"] < 2
+    assert json.loads((tmp_path / "out" / "model" / "preprocessor_config.json").read_text())["do_resize"] is False
+
+
 @pytest.mark.parametrize("size", [(16, 16), (24, 12)])
 def test_a_reconstruction_keeps_what_is_seen(run: Path, size: tuple[int, int]) -> None:
     image = torch.randint(0, 256, (3, *size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

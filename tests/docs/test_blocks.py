@@ -20,7 +20,7 @@ from typer.main import get_command
 from workers import made_once
 
 from bertsmith.cli import app
-from bertsmith.commands import continuation
+from bertsmith.commands import continuation, demo_images
 from bertsmith.train.clock import Clock
 
 pytestmark = pytest.mark.slow("runs every command of the pages")
@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UPDATES = 2  # of each training run
 SMALLER = {  # a pattern in a command, and what stands there instead
     r"^bertsmith finetune transformer-tiny .*": r"\g<0> task.max_new_tokens=8",
+    r"^bertsmith finetune convnet-small .*": r"\g<0> network.width=16",
 }
 NOT_RUN = ("pip install ",)  # installs the package that is tested
 DEMO = "docs/quickstart.md"  # makes runs/demo and runs/reviews, which other pages begin with
@@ -133,6 +134,8 @@ def few_updates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Clock, "progress", progress)
         patch.setattr(continuation, "PASSAGES", (30, 30))
+        patch.setattr(demo_images, "TRAIN", 20)
+        patch.setattr(demo_images, "TEST", 5)
         yield
 
 

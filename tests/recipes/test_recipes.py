@@ -5,28 +5,46 @@ from pathlib import Path
 
 import pytest
 import torch
+from data.images.gratings import write_gratings
 from tiny import prepared
 
 from bertsmith import config
-from bertsmith.commands import pretrain
+from bertsmith.commands import pretrain, pretrain_images
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import build_network
 from bertsmith.objectives import OBJECTIVES
-from bertsmith.recipe import Recipe
+from bertsmith.recipe import ImagePretraining, Recipe
 from bertsmith.text.special_tokens import Kind
 from bertsmith.train import log
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 # Those with a task are learnt from labelled examples, and are tried where that is.
-RECIPES = sorted(path for path in ROOT.rglob("*.toml") if "[task]" not in path.read_text(encoding="utf-8"))
+OF_IMAGES = sorted(path for path in ROOT.rglob("*.toml") if "masked_patches" in path.read_text(encoding="utf-8"))
+RECIPES = sorted(
+    path for path in ROOT.rglob("*.toml") if "[task]" not in path.read_text(encoding="utf-8") and path not in OF_IMAGES
+)
 
 
-@pytest.mark.parametrize("path", sorted(set(ROOT.rglob("*.toml")) - set(RECIPES)), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(set(ROOT.rglob("*.toml")) - set(RECIPES) - set(OF_IMAGES)), ids=lambda path: path.stem
+)
 def test_a_recipe_with_a_task_is_not_pretrained(path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         pretrain.read_recipe(path, [])
     fact = f"{path}: is a recipe for fine-tuning."
     assert str(caught.value) == f"{fact} Use: bertsmith finetune {path} DATA --out DIR."
+
+
+@pytest.mark.parametrize("path", OF_IMAGES, ids=lambda path: path.stem)
+def test_a_recipe_for_images_is_read_and_stepped(path: Path, tmp_path: Path) -> None:
+    """Its objective, optimizer and schedule as they are; the networks at one layer, and eight images at a time."""
+    images = write_gratings(tmp_path / "images", 24)
+    small = ["model.layers=1", "model.width=12", "model.feed_forward=16", "data.batch_size=8", "train.steps=2"]
+    small += ["objective.decoder_layers=1", "train.evaluations=0", "train.checkpoints=0"]
+    recipe = pretrain_images.read_recipe(path, images, tmp_path / "out", small)
+    assert pretrain_images.reads_images(path)
+    assert pretrain_images.pretrain(recipe)["loss"] > 0
+    assert config.build(_values(recipe), ImagePretraining, "again") == recipe
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +64,7 @@ def test_a_recipe_is_read_and_its_network_built(path: Path) -> None:
     assert config.build(_values(recipe), Recipe, "again") == recipe
 
 
-def _values(recipe: Recipe) -> dict[str, object]:
+def _values(recipe: Recipe | ImagePretraining) -> dict[str, object]:
     import tomllib
 
     return tomllib.loads(config.dump(recipe))

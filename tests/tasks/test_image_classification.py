@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scripts import run
 from tasks.small_images import CONVNET, VIT, labelled, pixels, task
 from torch import Tensor
 
@@ -180,3 +181,14 @@ def test_what_a_network_cannot_read_is_refused() -> None:
         ImageClassification.Config(label_smoothing=1.5)
     with pytest.raises(ValueError, match=r"temperature is 0\.0\. Give more than 0"):
         ImageClassification.Config(temperature=0.0)
+
+
+@pytest.mark.slow("compiles")
+def test_a_step_on_images_is_one_graph() -> None:
+    run(__file__, "image_graph.py", "without_a_device")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow("compiles")
+def test_steps_on_images_are_captured() -> None:
+    run(__file__, "image_graph.py", "on_a_device")

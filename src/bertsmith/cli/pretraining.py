@@ -73,14 +73,27 @@ def make(
 
 @app.command(rich_help_panel=PRETRAIN)
 def demo(
-    out: Out = Path("runs/demo"),
-    budget: Annotated[str, typer.Option(help="Wall-clock time for everything: 90s, 10m, 2h.")] = "5m",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", callback=check_folder, help="Output folder; by default runs/demo or runs/demo-images."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Wall-clock time: 90s, 10m, 2h; by default 5m, and 1m of training with --images.")
+    ] = None,
+    images: Annotated[
+        bool, typer.Option("--images", help="Images instead: draw shapes, and train a vision transformer to name them.")
+    ] = False,
 ) -> None:
     """Make a small BERT from the sample text that comes with bertsmith, and let it fill some masks."""
     began = time.monotonic()
+    if images:
+        from bertsmith.commands import demo_images
+
+        demo_images.demo(out or Path("runs/demo-images"), budget=budget or "1m")
+        return
     from bertsmith.commands import make as command
 
-    command.demo(out, budget=budget, began=began)
+    command.demo(out or Path("runs/demo"), budget=budget or "5m", began=began)
 
 
 @app.command(rich_help_panel=PRETRAIN)

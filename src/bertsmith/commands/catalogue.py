@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from rich.table import Table
 
@@ -12,8 +13,12 @@ from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.recurrent import RecurrentConfig
 from bertsmith.models.seq2seq import Seq2SeqConfig
 from bertsmith.models.transformer_config import TransformerConfig
+from bertsmith.models.vision_config import VisionConfig
+from bertsmith.models.vision_family import IMAGE_FAMILY
 from bertsmith.models.word2vec import Word2VecConfig
-from bertsmith.objectives import OBJECTIVES
+from bertsmith.objectives import IMAGE_OBJECTIVES, OBJECTIVES
+from bertsmith.runs.image_pretraining import reads_images
+from bertsmith.runs.image_recipe import TASK as IMAGES
 from bertsmith.tasks import TASK_NAMES, TASKS, task_name
 
 CONSOLE = terminal.console()
@@ -25,18 +30,22 @@ def list_all() -> None:
     CONSOLE.print("Models", style="bold")
     CONSOLE.print(_models())
     _print_names(
-        "Objectives of pretraining: objective.kind=NAME", {key: _first_line(one) for key, one in OBJECTIVES.items()}
+        "Objectives of pretraining: objective.kind=NAME",
+        {key: _first_line(one) for key, one in (OBJECTIVES | IMAGE_OBJECTIVES).items()},
     )
     others = {kind: [name for name, (task, _) in TASK_NAMES.items() if task == kind] for kind in TASKS}
     tasks = {
         task_name(kind): _first_line(task) + "".join(f"; also {', '.join(others[kind][1:])}" for _ in others[kind][1:2])
         for kind, task in TASKS.items()
     }
+    tasks[IMAGES] = "the class of each image, by a vision transformer or a convolutional network"
     _print_names("Tasks of fine-tuning: bertsmith finetune MODEL DATA --task NAME --out runs/tuned", tasks)
     titles = {name: _title(name) for name in sorted(recipes.names(), key=lambda name: name.startswith("tiny/"))}
     tuning = {name: title for name, title in titles.items() if "task" in config.read_toml(recipes.find(name))}
-    pretraining = {name: title for name, title in titles.items() if name not in tuning}
+    images = {name: title for name, title in titles.items() if reads_images(config.read_toml(recipes.find(name)))}
+    pretraining = {name: title for name, title in titles.items() if name not in tuning | images}
     _print_names("Recipes of pretraining: bertsmith pretrain NAME --data PREPARED --out runs/mine", pretraining)
+    _print_names("Recipes of pretraining on images: bertsmith pretrain NAME IMAGES --out runs/mine", images)
     _print_names("Recipes of training a task from random weights: bertsmith finetune NAME DATA --out runs/mine", tuning)
 
 
@@ -58,6 +67,12 @@ def _models() -> Table:
             inner = (shape.heads, shape.feed_forward) if isinstance(shape, TransformerConfig) else ("", "")
             row = (layers, shape.width, *inner, f"{shape.parameter_count / 1e6:,.1f} M")
             table.add_row(name, *map(str, row))
+    table.add_row()
+    for name, network in IMAGE_FAMILY.items():
+        sizes: tuple[Any, ...] = ("", network.width, "", "")
+        if isinstance(network, VisionConfig):
+            sizes = (network.layers, network.width, network.heads, network.feed_forward)
+        table.add_row(name, *map(str, sizes), f"{network.parameter_count / 1e6:,.1f} M")
     table.add_row()
     table.add_row("word2vec", "1", str(Word2VecConfig().width), "", "", "2 x width x words")
     return table

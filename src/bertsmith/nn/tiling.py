@@ -13,9 +13,9 @@ from torch import Tensor
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.window import FULL, Window
 
-# Keys of a tile: what exceeds a multiple of a CPU's vectors is computed one number at a time, so that it can be faster to
-# read some keys of the next sequence, too, and mask them. Of long sequences only where many are left over: 197 tokens,
-# as of an image in 14 x 14 patches, are fastest as they are. bench/images.py --part attention measures it.
+# Keys of a tile: what exceeds a multiple of a CPU's vectors is computed one number at a time, so that it can be faster
+# to read some keys of the next sequence, too, and mask them. Of long sequences only where many are left over: 197
+# tokens, as of an image in 14 x 14 patches, are fastest as they are. Measured by bench/images.py.
 KEY_MULTIPLE = 32  # of tiles of up to twice as many keys
 LONG_KEY_MULTIPLE = 16  # of longer ones, if more than half of it is left over
 

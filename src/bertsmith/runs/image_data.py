@@ -18,7 +18,7 @@ from bertsmith.errors import TextError
 from bertsmith.models.image_classifier import Normalisation
 from bertsmith.random_bits import permute
 from bertsmith.recipe import ImageDataConfig, ImageFineTune
-from bertsmith.runs.task_data import DEV_SHARE, MAX_DEV_EXAMPLES, stratified
+from bertsmith.runs.task_data import DEV_SHARE, MAX_DEV_EXAMPLES, progress_line, stratified
 from bertsmith.tasks.findings import Prior
 
 MEASURED = 4_096  # images whose mean and deviation are measured, evenly spaced
@@ -99,18 +99,20 @@ def read_part(
     """The images of a path, in the size and the colours of the recipe; many are kept in a file of the run's folder."""
     channels: dict[int, DecodingConfig] = {1: DecodingConfig(channels=1), 3: DecodingConfig(channels=3)}
     size = (given.size, given.size) if given.fit == "stretch" else None
-    found = reader.read(
-        path,
-        part,
-        classes=classes,
-        columns=(given.path, given.label),
-        root=given.root,
-        config=replace(channels[given.channels], size=size, resample=given.resample),
-        policy=given.on_bad_image,
-        workers=min(8, os.cpu_count() or 1) if _is_large(path) else 0,
-        folder=out if out.is_dir() else None,
-        labelled=labelled,
-    )
+    with progress_line(f"reading {path.name}", what="images") as progress:
+        found = reader.read(
+            path,
+            part,
+            classes=classes,
+            columns=(given.path, given.label),
+            root=given.root,
+            config=replace(channels[given.channels], size=size, resample=given.resample),
+            policy=given.on_bad_image,
+            workers=min(8, os.cpu_count() or 1) if _is_large(path) else 0,
+            folder=out if out.is_dir() else None,
+            progress=progress,
+            labelled=labelled,
+        )
     return _fitted(found, given, path)
 
 

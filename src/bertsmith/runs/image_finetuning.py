@@ -44,6 +44,7 @@ from bertsmith.train.trainer import Trainer
 CONSOLE = terminal.console()
 MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})
 CUDA_EVALUATION_IMAGES, CPU_EVALUATION_IMAGES = 1_024, 128  # images in one forward pass of an evaluation
+SECOND = "distillation_classifier.dense"
 POSITIONS = "trunk.embedding.positions"
 
 
@@ -127,8 +128,9 @@ def build_task(
         fact = f"is {recipe.data.channels}, and the network reads {shape.channels}"
         raise RecipeError("data.channels", fact, f"Set data.channels={shape.channels}")
     teacher = None if recipe.teacher is None else Teacher(recipe.teacher, labels, shape.channels)
-    learns_apart = isinstance(shape, VisionConfig) and shape.distillation_token and teacher is not None
-    model = image_classifier(shape, len(labels), distilled=learns_apart)
+    has_token = isinstance(shape, VisionConfig) and shape.distillation_token
+    was_taught = base is not None and f"{SECOND}.weight" in base.state_dict
+    model = image_classifier(shape, len(labels), distilled=has_token and (teacher is not None or was_taught))
     # From scratch at width**-0.5, as for text: 0.02, which suits a width of 768, is far too little for a small network.
     initialise(model, recipe.train.seed, shape.width**-0.5 if base is None else 0.02)
     if base is not None:

@@ -71,7 +71,7 @@ def read(recipe: FineTune) -> TaskData:
     folder = recipe.out if recipe.out.is_dir() else None  # large files are spooled to the run's disk
 
     def read_file(path: Path) -> LabelledData:
-        with _progress(f"reading {path.name}") as progress:
+        with progress_line(f"reading {path.name}") as progress:
             return reader.read(path, form, columns, given.on_bad_row, folder=folder, progress=progress)
 
     train = read_file(given.train)
@@ -94,15 +94,15 @@ def encode(recipe: FineTune, shape: NetworkConfig, tokenizer: Tokenizer, data: T
         raise RecipeError("data.max_length", fact, f"Give at most {shape.max_length}")
     folder, encoded = recipe.out if recipe.out.is_dir() else None, []
     for name, part in (("training", data.train), ("dev", data.dev)):
-        with _progress(f"encoding {name} examples", len(part.examples)) as progress:
+        with progress_line(f"encoding {name} examples", len(part.examples)) as progress:
             encoded.append(items.make_items(task, part.examples, tokenizer, length, folder, progress))
     return EncodedData(*encoded)
 
 
 @contextmanager
-def _progress(title: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
+def progress_line(title: str, total: int | None = None, what: str = "examples") -> Iterator[Callable[[int], object]]:
     """A transient progress line on the terminal."""
-    count = TextColumn("{task.completed:,.0f}" + (f" of {total:,}" if total else "") + " examples")
+    count = TextColumn("{task.completed:,.0f}" + (f" of {total:,}" if total else "") + " " + what)
     name = TextColumn("{task.description}", markup=False)  # the name of a file must not be read as markup
     columns = (name, *([BarColumn()] if total else []), count, TimeElapsedColumn())
     console = terminal.console(errors=True)

@@ -14,12 +14,14 @@ from bertsmith.data.images.draws import Draws
 from bertsmith.data.images.geometry import centre_crop, crop
 from bertsmith.data.images.mixing import erase
 from bertsmith.data.images.rand_augment import MAX_STRENGTH, OPERATIONS, rand_augment
+from bertsmith.data.images.resized_crop import random_resized_crop
 from bertsmith.errors import RecipeError
 
 Images = UInt8[Tensor, "B C H W"]
 
 LIMITS = {
     "padding": 1 << 12,
+    "min_area": 1,
     "operations": len(OPERATIONS),
     "strength": MAX_STRENGTH,
     "brightness": 1,
@@ -35,6 +37,7 @@ class AugmentationConfig:
 
     size: tuple[int, int] | None = None  # height and width of the crop; as large as the images by default
     padding: int = 4  # pixels on each side, by reflection, before the crop
+    min_area: float = 1.0  # below 1 a crop is a window of at least this share of the image, stretched to its size
     flip: bool = True  # half of the images are mirrored, left to right
     brightness: float = 0.0  # colour jitter: the largest change of each factor
     contrast: float = 0.0
@@ -53,7 +56,11 @@ class AugmentationConfig:
 def augment(images: Images, draws: Draws, config: AugmentationConfig) -> UInt8[Tensor, "B C _ _"]:
     """The images, changed at random: each is a function of itself, the seed, the epoch and its index alone."""
     height, width = images.shape[2:]
-    images = crop(images, draws, config.size or (height, width), padding=config.padding, flip=config.flip)
+    size = config.size or (height, width)
+    if config.min_area < 1:
+        images = random_resized_crop(images, draws, size, min_area=config.min_area, flip=config.flip)
+    else:
+        images = crop(images, draws, size, padding=config.padding, flip=config.flip)
     by = {"brightness_by": config.brightness, "contrast_by": config.contrast, "saturation_by": config.saturation}
     images = jitter(images, draws, **by)
     images = rand_augment(images, draws, operations=config.operations, strength=config.strength)

@@ -38,6 +38,8 @@ class Purpose(IntEnum):
     MIX_ROW = auto()
     MIX_COLUMN = auto()
     MASK = auto()
+    CROP_AREA = auto()
+    CROP_ASPECT = auto()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from bertsmith.data.images.png import encode
 from bertsmith.random_bits import IMAGE, mix, uniform
 
 SIDE = 24  # pixels
-NOISE = 30.0  # of each pixel, up and down
+NOISE = 20.0  # of each pixel, up and down
 CONTRAST = 70  # between the brightness of a shape and that of its ground, at least
 
 Plane = Float64[np.ndarray, "H W"]
@@ -56,7 +56,7 @@ def draw(name: str, seed: int, number: int) -> UInt8[np.ndarray, "3 H W"]:
     key = (seed, IMAGE, SHAPES.index(name), number)
     size, angle, right, down = (float(uniform(*key, turn)) for turn in range(4))
     scale = SIDE * (0.26 + 0.14 * size)
-    turned = (angle - 0.5) * 2 * np.pi
+    turned = (angle - 0.5) * np.pi / 2  # up to 45 degrees to either side
     centre = (SIDE - 1) / 2 + (np.array([right, down]) - 0.5) * SIDE * 0.2
     offsets = np.arange(SIDE) - centre[:, None]
     x, y = np.meshgrid(offsets[0] / scale, offsets[1] / scale)

@@ -4,6 +4,7 @@ import base64
 import io
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,17 @@ def test_models_say_that_they_take_images(server: LocalServer) -> None:
     paths = server.ask("GET", "/openapi.json").json["paths"]
     assert "image/*" in paths["/predict"]["post"]["requestBody"]["content"]
     assert "image/*" not in paths["/fill"]["post"]["requestBody"]["content"]
+
+
+def test_a_convolutional_network_is_served_without_inspection(tmp_path: Path) -> None:
+    loaded = load(photos.convnet(tmp_path), "cpu")
+    with local({"convnet": loaded}) as server:
+        found = server.post("/predict", png(), content_type="image/png")
+        assert found["probabilities"] == pytest.approx(loaded.predict(png()).probabilities, abs=1e-6)
+        [vector] = server.post("/embed", png(), content_type="image/png")
+        assert len(vector) == 128
+        reply = server.ask("POST", "/models/convnet/inspect", png(), content_type="image/png")
+        assert reply.json["error"].startswith("model convnet: cannot inspect. It answers /predict, /embed for images")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from bertsmith.inference.image_model import ImageModel
+from bertsmith.models.convnet import MIN_SIDE
 from bertsmith.models.hf.folder import WEIGHTS
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.serving.wire import ServedModel
@@ -44,9 +45,9 @@ def describe_images(name: str, model: ImageModel) -> ServedModel:
     """What fronts need to know of a model of images. Its tokens are the patches of an image of its own size."""
     weights, classifies, config = Path(model.path) / WEIGHTS, model.network is not None, model.config
     patched = isinstance(config, VisionConfig)
-    tokens = (
-        config.special_tokens + config.grid**2 if isinstance(config, VisionConfig) else (model.image_size // 8) ** 2
-    )
+    tokens = (model.image_size // MIN_SIDE) ** 2  # of a convolutional network, its last positions
+    if isinstance(config, VisionConfig):
+        tokens = config.special_tokens + config.grid**2
     return ServedModel(
         name=name,
         folder=model.path,

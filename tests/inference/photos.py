@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from models.test_vision import SMALL as SMALL
 from models.test_vision import built as built
-from models.test_vision_folder import saved
+from models.test_vision_folder import LABELS, saved
 from PIL import Image
 
+from bertsmith.models.convnet import ConvNet, ConvNetClassifier, ConvNetConfig
+from bertsmith.models.hf import image_classifiers
+from bertsmith.models.hf.image_processor import ImageProcessor
 from bertsmith.models.vision_config import VisionConfig
 
 
@@ -27,6 +31,15 @@ def images(folder: Path) -> Path:
     Image.fromarray(pixels(40, 30)).save(folder / "cat.png")
     Image.fromarray(pixels(24, 36, 1)).save(folder / "dog.png")
     (folder / "notes.txt").write_text("no image")
+    return folder
+
+
+def convnet(folder: Path) -> Path:
+    """The folder of a convolutional network for the same classes, on images of 16 x 16 pixels."""
+    torch.manual_seed(0)
+    config, processor = ConvNetConfig(width=16), ImageProcessor(resize=(16, 16))
+    weights = ConvNetClassifier(ConvNet(config), len(LABELS)).state_dict()
+    image_classifiers.write(folder, config, weights, LABELS, processor, {})
     return folder
 
 

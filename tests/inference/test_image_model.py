@@ -238,6 +238,29 @@ def test_preparation_is_that_of_transformers() -> None:
     assert (small[:, 2:5] == pixels[:, :3, 1:5]).all()
 
 
+def test_a_convolutional_network_is_used_alike(home: Path, tmp_path: Path) -> None:
+    loaded = bertsmith.load(photos.convnet(tmp_path / "convnet"), device="cpu")
+    assert repr(loaded).startswith("ImageModel(convnet, width 16, ")
+    image = photos.pixels(16, 16)
+    tensor = prepare(image.transpose(2, 0, 1), loaded.processor)[None]
+    expected = torch.softmax(loaded.network(tensor).mean, -1)[0].tolist()
+    assert loaded.probabilities(image)[0].tolist() == pytest.approx(expected, abs=1e-5)
+    many = [photos.pixels(8 + at % 3, 12, at) for at in range(10)]
+    rows = loaded.embed(many, size="own")
+    assert rows.shape == (10, 2 * 4 * 16)
+    assert np.allclose(rows[4], loaded.embed(many[4], size="own"), atol=1e-5)
+    copy = bertsmith.load(loaded.save(tmp_path / "copy"), device="cpu")
+    assert copy.predict(home / "images") == loaded.predict(home / "images")
+    with pytest.raises(TextError, match=r"^image: has 8 x 7 pixels, and the least is 8 x 8"):
+        loaded.predict(photos.pixels(7, 8), size="own")
+    with pytest.raises(RecipeError, match=r"a convolutional network has one vector for each image"):
+        loaded.embed(image, pooling="mean")
+    with pytest.raises(FolderError, match=r"is a convolutional network, and has no attention to look at"):
+        loaded.inspect(image)
+    with pytest.raises(FolderError, match=r"is a model of images, and takes no text"):
+        load_text_model(tmp_path / "convnet")
+
+
 @pytest.mark.gpu
 def test_a_gpu_gives_what_a_cpu_gives(model: ImageModel, home: Path) -> None:
     fast = load_image_model(home / "model", "cuda")

@@ -2,7 +2,9 @@
 
 import base64
 import io
+import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,6 +119,17 @@ def test_models_say_that_they_take_images(server: LocalServer) -> None:
     assert "image/*" not in paths["/fill"]["post"]["requestBody"]["content"]
 
 
+def test_a_convolutional_network_is_served_without_inspection(tmp_path: Path) -> None:
+    loaded = load(photos.convnet(tmp_path), "cpu")
+    with local({"convnet": loaded}) as server:
+        found = server.post("/predict", png(), content_type="image/png")
+        assert found["probabilities"] == pytest.approx(loaded.predict(png()).probabilities, abs=1e-6)
+        [vector] = server.post("/embed", png(), content_type="image/png")
+        assert len(vector) == 128
+        reply = server.ask("POST", "/models/convnet/inspect", png(), content_type="image/png")
+        assert reply.json["error"].startswith("model convnet: cannot inspect. It answers /predict, /embed for images")
+
+
 @pytest.mark.parametrize(
     ("path", "body", "kind", "status", "line"),
     [
@@ -171,3 +184,27 @@ def test_a_form_keeps_the_bytes_of_its_files() -> None:
     assert uploads.read("application/json", b"{}") is None
     with pytest.raises(RequestError, match="is no form that is complete"):
         uploads.read("multipart/form-data; boundary=abc", form(("f", content), boundary="abc")[:-6])
+
+
+def test_whatever_is_uploaded_is_read_or_refused() -> None:
+    """Forms with bytes changed, cut off and repeated: fields and base64, or a refusal in the 400s."""
+    dice = random.Random(0)
+    whole = form(("image", png()[:200]), ("other", b"--x-y"), top_k="3")
+    read, statuses = 0, set[int]()
+    for _ in range(400):
+        content = bytearray(whole)
+        for _ in range(dice.randrange(4)):
+            at = dice.randrange(len(content))
+            content[at : at + dice.choice((0, 1, 30))] = dice.choice((b"", b"\r\n", b"--x-y", b'"', b"\0", whole[:90]))
+        kind = dice.choice(("multipart/form-data; boundary=x-y", 'multipart/form-data; boundary="x-y"', "image/png"))
+        try:
+            found = uploads.read(kind, bytes(content))
+        except RequestError as refusal:
+            statuses.add(refusal.status)
+            continue
+        assert found is not None
+        read += 1
+        for one in found["inputs"] if isinstance(found["inputs"], list) else [found["inputs"]]:
+            base64.b64decode(one, validate=True)
+    assert 100 < read < 400
+    assert statuses <= {400, 422}

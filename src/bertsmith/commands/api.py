@@ -31,7 +31,7 @@ from bertsmith.insight.inspection.subject import Subject
 from bertsmith.insight.table import Results
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf import vision_folder
+from bertsmith.models.hf import image_classifiers
 from bertsmith.models.vision_family import IMAGE_FAMILY
 from bertsmith.models.word2vec import KIND
 from bertsmith.recipe import FineTune, ImageFineTune, ImagePretraining, Recipe
@@ -242,7 +242,7 @@ def inspect(models: Any, texts: Any = (), **options: Any) -> Inspection | ImageI
     >>> [len(reading.attributions) for reading in inspection.readings]
     [0, 1]
     """
-    if isinstance(models, str | Path | ImageModel | Run) and vision_folder.is_vision(_model_path(models)):
+    if isinstance(models, str | Path | ImageModel | Run) and image_classifiers.is_image_folder(_model_path(models)):
         model = models if isinstance(models, ImageModel) else load_image_model(_model_path(models))
         return model.inspect(texts, **known_options(model.inspect, options))
     given = [models] if isinstance(models, str | Path | Model | Run) else models

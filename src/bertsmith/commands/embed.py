@@ -22,7 +22,7 @@ CONSOLE = terminal.console()
 def embed(model: Path, inputs: Sequence[str], out: Path, *, size: str = "model", **options: Any) -> None:
     """The vectors of the lines of the inputs, as .npy or .parquet. An interrupted file is resumed."""
     check_vector_file(out)
-    if images.is_of_images(model):
+    if images.is_of_images(model, size):
         images.embed(model, inputs, out, size=size, **options)
         return
     names = checked_inputs(inputs)

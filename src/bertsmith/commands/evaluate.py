@@ -21,8 +21,8 @@ from bertsmith.inference.load import load_text_model
 from bertsmith.inference.model import Model
 from bertsmith.insight import evaluation
 from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import image_classifiers
 from bertsmith.models.hf import sentence_transformers as sentences
-from bertsmith.models.hf import vision_folder
 from bertsmith.runs import suites, task_data
 from bertsmith.runs.label_names import match_labels, unknown_labels
 from bertsmith.tasks.base import Task, predict
@@ -87,7 +87,7 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
 
     With an output folder, also writes `result.json` and a report.
     """
-    if vision_folder.is_vision(model):
+    if image_classifiers.is_image_folder(model):
         if overrides:
             raise RecipeError(overrides[0], "is no setting here", "An evaluation on images has none")
         return evaluate_images(model, data, out)

@@ -19,7 +19,7 @@ from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.load import load_image_model
 from bertsmith.inference.semantic_search import semantic_search
 from bertsmith.insight import image_search
-from bertsmith.models.hf import vision_folder
+from bertsmith.models.hf import image_classifiers
 from bertsmith.runs.inference_output import notice, output_settings, remaining_inputs
 
 CONSOLE = terminal.console()
@@ -108,9 +108,11 @@ def named_images(inputs: Sequence[str]) -> list[NamedImage]:
     return [NamedImage(str(path), path) for path in list_images(inputs)]
 
 
-def is_of_images(model: Path, **others: object) -> bool:
-    """Whether a model reads images. Options that are for text alone are refused for it, in one line."""
-    if not vision_folder.is_vision(model):
+def is_of_images(model: Path, size: str = "model", **others: object) -> bool:
+    """Whether a model reads images. Options that are for the other kind of model are refused, in one line."""
+    if not image_classifiers.is_image_folder(model):
+        if size != "model":
+            raise RecipeError("--size", f"is for images, and {model} reads text")
         return False
     for name, value in others.items():
         if value:

@@ -8,7 +8,7 @@ from bertsmith.commands.images import named_images
 from bertsmith.errors import RecipeError
 from bertsmith.inference.load import load_image_model
 from bertsmith.insight.image_inspection.inspection import MAX_IMAGES, ImageInspection, check_ending
-from bertsmith.models.hf import vision_folder
+from bertsmith.models.hf import image_classifiers
 
 CONSOLE = terminal.console()
 
@@ -26,12 +26,12 @@ def inspect_images(
 
     `of_text` are the options of models of text, which are refused here.
     """
-    if not any(vision_folder.is_vision(path) for path in paths):
+    if not any(image_classifiers.is_image_folder(path) for path in paths):
         if size != "model":
             raise RecipeError("--size", "is for images, and the model reads text")
         return None
     model, *images = paths
-    if not vision_folder.is_vision(model) or any(vision_folder.is_vision(path) for path in images):
+    if not image_classifiers.is_image_folder(model) or any(image_classifiers.is_image_folder(path) for path in images):
         raise RecipeError("inspect", "a page shows one model of images", "Name it first, and then its images")
     for name, value in of_text.items():
         if value:

@@ -23,7 +23,7 @@ def predict(
     model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequence[str] = (), size: str = "model"
 ) -> None:
     """A JSON line for each text of the inputs, in order, as soon as it is known. An output file is resumed."""
-    if images.is_of_images(model, text=texts):
+    if images.is_of_images(model, size, text=texts):
         images.predict(model, inputs, out=out, size=size)
         return
     names = checked_inputs(inputs, texts)

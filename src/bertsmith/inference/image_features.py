@@ -19,7 +19,9 @@ from bertsmith.data.images.decoding import DecodingConfig
 from bertsmith.data.rows import batch_by_length
 from bertsmith.inference.embedder import Precision
 from bertsmith.inference.image_inputs import NamedImage, pixels_of
-from bertsmith.inference.image_preparation import ImageSize, check_patches, prepare
+from bertsmith.inference.image_preparation import ImageSize, check_size, prepare
+from bertsmith.models.convnet import MIN_SIDE
+from bertsmith.models.hf.image_classifiers import ImageConfig
 from bertsmith.models.hf.image_processor import ImageProcessor
 from bertsmith.models.patches import Patches
 from bertsmith.models.vision_config import VisionConfig
@@ -34,8 +36,8 @@ Prepared = Float[Tensor, "C _ _"]
 
 def map_images(
     images: Iterable[NamedImage],
-    compute: Callable[[Patches], list[R]],
-    config: VisionConfig,
+    compute: Callable[[Any], list[R]],
+    config: ImageConfig,
     processor: ImageProcessor,
     *,
     device: torch.device,
@@ -50,7 +52,7 @@ def map_images(
     def prepared(image: NamedImage) -> Prepared | Exception:
         try:
             tensor = prepare(pixels_of(image, decoding), processor, size)
-            check_patches(image.name, tensor, config.patch_size)
+            check_size(image.name, tensor, config)
         except Exception as error:
             return error
         return tensor
@@ -75,26 +77,43 @@ def map_images(
 
 def _computed(
     chunk: list[Prepared | Exception],
-    compute: Callable[[Patches], list[R]],
-    config: VisionConfig,
+    compute: Callable[[Any], list[R]],
+    config: ImageConfig,
     device: torch.device,
     precision: Precision,
     on_error: Callable[[Exception], R] | None,
 ) -> list[R]:
     tensors = {at: one for at, one in enumerate(chunk) if isinstance(one, Tensor)}
     places, results = list(tensors), dict[int, R]()
-    lengths = [one.shape[1] * one.shape[2] // config.patch_size**2 + config.special_tokens for one in tensors.values()]
-    for batch in batch_by_length(lengths, BATCH_PATCHES[device.type]):
-        images = [tensors[places[index]] for index in batch]
-        patches = Patches.from_images(images, config.patch_size, config.special_tokens).to(device)
+    for batch, read in _batches(list(tensors.values()), config, device):
         with torch.inference_mode(), autocast(device, precision):
-            found = compute(patches)
+            found = compute(read)
         results.update(zip((places[index] for index in batch), found, strict=True))
     for at, one in enumerate(chunk):
         if isinstance(one, Exception):
             assert on_error is not None
             results[at] = on_error(one)
     return [results[at] for at in range(len(chunk))]
+
+
+def _batches(
+    tensors: list[Prepared], config: ImageConfig, device: torch.device
+) -> Iterator[tuple[list[int], Patches | Tensor]]:
+    """The indices of the images of each batch, and what the network reads: patches, or images of one size."""
+    most = BATCH_PATCHES[device.type]
+    if isinstance(config, VisionConfig):
+        lengths = [one.shape[1] * one.shape[2] // config.patch_size**2 + config.special_tokens for one in tensors]
+        for batch in batch_by_length(lengths, most):
+            images = [tensors[index] for index in batch]
+            yield batch, Patches.from_images(images, config.patch_size, config.special_tokens).to(device)
+        return
+    by_shape: dict[tuple[int, ...], list[int]] = {}
+    for index, tensor in enumerate(tensors):
+        by_shape.setdefault(tuple(tensor.shape), []).append(index)
+    for shape, indices in by_shape.items():
+        for some in batch_by_length([shape[1] * shape[2] // MIN_SIDE**2] * len(indices), most):
+            batch = [indices[at] for at in some]
+            yield batch, torch.stack([tensors[index] for index in batch]).to(device)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:

@@ -17,6 +17,7 @@ from bertsmith.inference.image_inputs import NamedImage, as_images
 from bertsmith.inference.inputs import as_integers, short_repr
 from bertsmith.inference.loaded_image_model import LoadedImageModel, check_choices
 from bertsmith.inference.prediction import Prediction
+from bertsmith.models.convnet import ConvNet
 from bertsmith.models.patches import Patches
 
 
@@ -103,7 +104,7 @@ class ImageModel(LoadedImageModel):
         given, one = as_images(images)
         options: dict[str, Any] = {"layers": layers, "layer_join": layer_join, "normalise": normalise}
         rows = list(self.embed_stream(given, pooling=pooling, size=size, precision=precision, **options))
-        width = self.config.width * (len(as_integers(layers, "layers")) if layer_join == "concatenate" else 1)
+        width = self.vector_width * (len(as_integers(layers, "layers")) if layer_join == "concatenate" else 1)
         return rows[0] if one else np.stack(rows) if rows else np.zeros((0, width), np.float32)
 
     def embed_stream(
@@ -125,16 +126,34 @@ class ImageModel(LoadedImageModel):
         [(16,), (16,)]
         """
         check_choices(pooling=pooling, layer_join=layer_join)
-        chosen, count = as_integers(layers, "layers"), self.config.layers
+        if isinstance(self.trunk, ConvNet):
+            return self._vectors_of_convnet(images, (pooling, layers), normalise, size, precision, on_error)
+        trunk, config = self.trunk, self.trunk.config
+        chosen, count = as_integers(layers, "layers"), config.layers
         if not chosen or (wrong := [layer for layer in chosen if not -count - 1 <= layer <= count]):
             fact = f"there is no {wrong[0]}" if chosen else "none is chosen"
             raise RecipeError("layers", fact, f"They go from 0, the patch embedding, to {count}")
 
         def vectors(patches: Patches) -> list[Tensor]:
-            states = self.trunk.hidden_states(patches)
-            parts = [pooled(states[layer], patches, pooling, self.config.special_tokens) for layer in chosen]
+            states = trunk.hidden_states(patches)
+            parts = [pooled(states[layer], patches, pooling, config.special_tokens) for layer in chosen]
             joined = torch.cat(parts, 1) if layer_join == "concatenate" else torch.stack(parts).sum(0)
             return list(torch.nn.functional.normalize(joined) if normalise else joined)
+
+        rows = self._mapped(images, vectors, size, precision, on_error)
+        return (row.cpu().numpy() if isinstance(row, Tensor) else row for row in rows)
+
+    def _vectors_of_convnet(
+        self, images: Iterable[NamedImage], chosen: Any, normalise: bool, size: str, precision: str, on_error: Any
+    ) -> Iterator[Any]:
+        """The one vector that a convolutional network has for each image."""
+        if chosen[0] != "first" or tuple(as_integers(chosen[1], "layers")) != (-1,):
+            fact = "cannot be chosen: a convolutional network has one vector for each image"
+            raise RecipeError("layers and pooling", fact, "Leave them out")
+
+        def vectors(batch: Tensor) -> list[Tensor]:
+            found: Tensor = self.trunk(batch).float()
+            return list(torch.nn.functional.normalize(found) if normalise else found)
 
         rows = self._mapped(images, vectors, size, precision, on_error)
         return (row.cpu().numpy() if isinstance(row, Tensor) else row for row in rows)
@@ -151,14 +170,14 @@ class ImageModel(LoadedImageModel):
         options: dict[str, Any] = {"size": size, "precision": precision, "on_error": on_error, "device": self.device}
         return map_images(images, compute, self.config, self.processor, **options)
 
-    def _softmax(self, patches: Patches) -> Tensor:
+    def _softmax(self, patches: Patches | Tensor) -> Tensor:
         """The probability of every class of each image in a batch."""
         if self.network is None:
             fact = "was not fine-tuned to predict anything"
             raise FolderError(self.path, fact, "Take its vectors: embed; or fine-tune it on labelled images")
         return torch.softmax(self.network(patches).mean.float(), -1)
 
-    def _best(self, patches: Patches, count: int) -> list[tuple[list[float], list[int]]]:
+    def _best(self, patches: Patches | Tensor, count: int) -> list[tuple[list[float], list[int]]]:
         found = self._softmax(patches).topk(count)
         return list(zip(found.values.tolist(), found.indices.tolist(), strict=True))
 

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from bertsmith.data.images.decoding import Pixels, import_pillow
 from bertsmith.errors import TextError
+from bertsmith.models.convnet import MIN_SIDE
+from bertsmith.models.hf.image_classifiers import ImageConfig
 from bertsmith.models.hf.image_processor import ImageProcessor, Size
+from bertsmith.models.vision_config import VisionConfig
 
 ImageSize = Literal["model", "own"]  # the size that the model folder asks for, or each image's own
 MAX_PATCHES = 16_384  # of an image at its own size: attention compares each patch with each
@@ -53,14 +56,15 @@ def normalise(pixels: Pixels, processor: ImageProcessor) -> Float[Tensor, "C _ _
     return (values - mean) / std
 
 
-def check_patches(name: str, image: Float[Tensor, "C _ _"], patch_size: int) -> int:
-    """How many patches an image has; one without any, or with too many, is refused."""
+def check_size(name: str, image: Float[Tensor, "C _ _"], config: ImageConfig) -> None:
+    """Refuse an image without a patch, or with too many; of a convolutional network, one that is too small."""
     height, width = image.shape[1:]
-    count = (height // patch_size) * (width // patch_size)
-    if not count:
-        fact = f"has {width} x {height} pixels, and a patch {patch_size} x {patch_size}"
+    patched = isinstance(config, VisionConfig)
+    least = config.patch_size if isinstance(config, VisionConfig) else MIN_SIDE
+    if min(height, width) < least:
+        what = "a patch" if patched else "the least is"
+        fact = f"has {width} x {height} pixels, and {what} {least} x {least}"
         raise TextError(name, fact, "Make it larger, or read it in the model's size")
-    if count > MAX_PATCHES:
+    if (count := (height // least) * (width // least)) > MAX_PATCHES:
         fact = f"has {width} x {height} pixels, which are {count:,} patches and more than {MAX_PATCHES:,}"
         raise TextError(name, fact, "Scale it down, or read it in the model's size")
-    return count

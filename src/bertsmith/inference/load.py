@@ -49,7 +49,7 @@ def load(folder: str | Path, device: str | torch.device = "auto", backend: str =
     ImageModel(vit, 3 layers of width 16, ..., classes (cat, dog, bird), cpu, 'runs/photos/model')
     """
     _check_path(folder)
-    if not image_classifiers.is_image_folder(folder) and not vision_folder.is_vision(folder):
+    if not image_classifiers.is_image_folder(folder):
         return load_text_model(folder, device, backend)
     if backend not in ("auto", "torch"):
         raise RecipeError("backend", f"is {inputs.short_repr(backend)}", "Models of images have 'torch' alone")
@@ -60,17 +60,17 @@ def load_image_model(folder: str | Path, device: str | torch.device = "auto") ->
     """The model of images in a folder; one of text is refused."""
     _check_path(folder)
     path = folders.model_folder(folder)
-    if not vision_folder.is_vision(path) and (path / folders.CONFIG).is_file():
-        if image_classifiers.is_image_folder(path):
-            raise FolderError(path, "is a convolutional network, which is there to teach", "Open a ViT or a DeiT")
+    if not image_classifiers.is_image_folder(path) and (path / folders.CONFIG).is_file():
         raise FolderError(path, "is a model of text, and takes no images", "Give a folder of ViT or DeiT")
-    return ImageModel(vision_folder.read(path), str(path), devices.resolve_device(device))
+    transformer = vision_folder.is_vision(path) or not (path / folders.CONFIG).is_file()
+    opened = vision_folder.read(path) if transformer else image_classifiers.read(path)
+    return ImageModel(opened, str(path), devices.resolve_device(device))
 
 
 def load_text_model(folder: str | Path, device: str | torch.device = "auto", backend: str = "auto") -> Model:
     """The model of text in a folder, whose files are config.json, model.safetensors and tokenizer.json."""
     _check_path(folder)
-    if vision_folder.is_vision(folder):
+    if image_classifiers.is_image_folder(folder):
         raise FolderError(folder, "is a model of images, and takes no text", "Use predict, embed, search or inspect")
     if backend not in BACKENDS:
         raise RecipeError("backend", f"is {inputs.short_repr(backend)}", suggest(str(backend), BACKENDS))

@@ -13,18 +13,23 @@ from bertsmith.data.images.decoding import DecodingConfig
 from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.inference.embedder import LayerJoin, Precision
 from bertsmith.inference.image_inputs import NamedImage, as_images, pixels_of
-from bertsmith.inference.image_preparation import ImageSize, check_patches, normalise, resized
+from bertsmith.inference.image_preparation import ImageSize, check_size, normalise, resized
 from bertsmith.inference.inputs import short_repr
 from bertsmith.inference.reconstruction import reconstruct_by_folder
 from bertsmith.inference.save import MODEL_CARD, OWN_CONFIG_KEYS
 from bertsmith.insight.image_inspection.inspection import ImageInspection, inspect
 from bertsmith.insight.image_inspection.subject import ImageSubject, ReadImage
+from bertsmith.models.convnet import ConvNet, ConvNetClassifier
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf import vision_folder
+from bertsmith.models.hf import image_classifiers, vision_folder
+from bertsmith.models.hf.image_classifiers import NETWORK, ImageConfig, ImageFolder
 from bertsmith.models.hf.vision_folder import VisionFolder
 from bertsmith.models.hf.vision_layout import vision_layout_of
-from bertsmith.models.vision_transformer import ImageClassifier
+from bertsmith.models.image_classifier import AnyImageClassifier, image_classifier
+from bertsmith.models.vision_config import VisionConfig
+from bertsmith.models.vision_transformer import VisionTransformer
 
+DEFAULT_SIDE = 32  # pixels, of a convolutional network whose folder names no size
 CHOICES: dict[str, tuple[Any, ...]] = {
     "pooling": ("first", "mean"),  # the class token, or the mean of all patches
     "layer_join": get_args(LayerJoin),
@@ -37,15 +42,21 @@ MAX_LABELS_SHOWN = 6  # labels in the repr of a model
 class LoadedImageModel:
     """A network of images with its classes. Abstract: `ImageModel` is the class that `bertsmith.load` returns."""
 
-    def __init__(self, opened: VisionFolder, path: str, device: torch.device) -> None:
+    def __init__(self, opened: VisionFolder | ImageFolder, path: str, device: torch.device) -> None:
         if opened.config.channels not in (1, 3):
             fact = f"reads images of {opened.config.channels} channels"
             raise FolderError(path, fact, "Only grey images (1) and those in red, green and blue (3) can be read")
-        self.path, self.config, self.processor = path, opened.config, opened.processor
-        self.labels, self._opened = opened.labels, opened
-        classifies = "classifier" in opened.parts
-        self.network: ImageClassifier | None = opened.classifier().to(device) if classifies else None
-        self.trunk = opened.trunk().to(device) if self.network is None else self.network.trunk
+        self.path, self.processor, self.labels, self._opened = path, opened.processor, opened.labels, opened
+        self.config: ImageConfig = opened.config
+        self.network: AnyImageClassifier | None = None
+        if isinstance(opened, ImageFolder):
+            self.network = image_classifier(opened.config, len(opened.labels))
+            self.network.load_state_dict(opened.state_dict)
+            self.network.to(device).eval()
+        elif "classifier" in opened.parts:
+            self.network = opened.classifier().to(device)
+        trunk = self.network.trunk if self.network is not None else self._vision().trunk().to(device)
+        self.trunk: VisionTransformer | ConvNet = trunk
 
     def __repr__(self) -> str:
         return f"ImageModel({self.description}, '{self.path}')"
@@ -60,10 +71,12 @@ class LoadedImageModel:
         config, module = self.config, self.network or self.trunk
         count = sum(weight.numel() for weight in module.parameters())
         parameters = f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count:,}"
-        side, patch = config.image_size, config.patch_size
-        size = f"{config.layers} layers of width {config.width}, {parameters} parameters"
-        images = f"images of {side} x {side} in patches of {patch} x {patch}"
-        return f"{self.kind}, {size}, {images}, {self.purpose}, {self.device}"
+        side, layers, patches = self.image_size, "", ""
+        if isinstance(config, VisionConfig):
+            layers = f"{config.layers} layers of "
+            patches = f" in patches of {config.patch_size} x {config.patch_size}"
+        size = f"{layers}width {config.width}, {parameters} parameters"
+        return f"{self.kind}, {size}, images of {side} x {side}{patches}, {self.purpose}, {self.device}"
 
     @property
     def kind(self) -> str:
@@ -72,7 +85,7 @@ class LoadedImageModel:
         >>> bertsmith.load("runs/photos").kind
         'vit'
         """
-        return vision_layout_of(self.config).model_type
+        return vision_layout_of(self.config).model_type if isinstance(self.config, VisionConfig) else NETWORK
 
     @property
     def purpose(self) -> str:
@@ -93,16 +106,27 @@ class LoadedImageModel:
         >>> bertsmith.load("runs/photos", device="cpu").device.type
         'cpu'
         """
-        return self.trunk.embedding.positions.device
+        return next(self.trunk.parameters()).device
 
     @property
     def image_size(self) -> int:
-        """The side in pixels of the images that the positions were learnt for; those of others are interpolated.
+        """The side in pixels of the images that the network was trained on; for others positions are interpolated.
 
         >>> bertsmith.load("runs/photos").image_size
         16
         """
-        return self.config.image_size
+        if isinstance(self.config, VisionConfig):
+            return self.config.image_size
+        return (self.processor.crop or self.processor.resize or (DEFAULT_SIDE, DEFAULT_SIDE))[0]
+
+    @property
+    def vector_width(self) -> int:
+        """The numbers of an image's vector from one layer.
+
+        >>> bertsmith.load("runs/photos").vector_width
+        16
+        """
+        return self.config.width if isinstance(self.config, VisionConfig) else self.config.output_width
 
     def inspect(self, images: Any, *, size: str = "model", attribute: bool = True) -> ImageInspection:
         """What the model looks at, predicts by layer, and decides by, of an image or of a few.
@@ -114,7 +138,7 @@ class LoadedImageModel:
         ImageInspection
         photos: photos/cat.png, 16 patches of 4 x 4 pixels
           ...
-          ...: log-odds ..., of a grey image ..., gap 0...% at ... steps
+          ...: log-odds ..., of the mean colour ..., gap 0...% at ... steps
         """
         check_choices(size=size)
         given, _ = as_images(images)
@@ -128,19 +152,28 @@ class LoadedImageModel:
         """
         path = Path(self.path)
         name = path.resolve().parent.name if path.name == "model" else path.resolve().name
+        if not isinstance(self.trunk, VisionTransformer) or isinstance(self.network, ConvNetClassifier):
+            fact = "is a convolutional network, and has no attention to look at"
+            raise FolderError(self.path, fact, "Inspect a ViT or a DeiT")
         return ImageSubject(name, self.kind, self.purpose, self.trunk, self.network, self.labels)
+
+    def _vision(self) -> VisionFolder:
+        """The folder of a vision transformer; `subject` has refused others."""
+        assert isinstance(self._opened, VisionFolder)
+        return self._opened
 
     def _read(self, image: NamedImage, size: str) -> ReadImage:
         """The image as the network reads it: its whole patches, as pixels and as numbers."""
         channels: Any = self.config.channels
         pixels = pixels_of(image, DecodingConfig(channels=channels))
         pixels = pixels if size == "own" else resized(pixels, self.processor)
-        values, patch = normalise(pixels, self.processor), self.config.patch_size
-        check_patches(image.name, values, patch)
+        opened, values = self._vision(), normalise(pixels, self.processor)
+        check_size(image.name, values, self.config)
+        patch = opened.config.patch_size
         height, width = (side // patch * patch for side in pixels.shape[1:])
         pixels, reconstruction = pixels[:, :height, :width], None
-        if self._opened.decoder_config is not None:
-            [found] = reconstruct_by_folder(self._opened, [torch.from_numpy(pixels.copy())])
+        if opened.decoder_config is not None:
+            [found] = reconstruct_by_folder(opened, [torch.from_numpy(pixels.copy())])
             reconstruction = found.masked, found.reconstructed, found.original
         return ReadImage(image.name, pixels, values, reconstruction)
 
@@ -158,11 +191,15 @@ class LoadedImageModel:
             own = {f"trunk.{name}": weight for name, weight in self.trunk.state_dict().items()}
         else:
             own = self.network.state_dict()
-        weights = {**self._opened.state_dict, **own}  # with a pooler, which the network does not use
-        extra = {key: self._opened.config_json[key] for key in OWN_CONFIG_KEYS if key in self._opened.config_json}
+        opened, weights = self._opened, {**self._opened.state_dict, **own}  # with a pooler, which is not used
+        keys = opened.config_json if isinstance(opened, VisionFolder) else {}
+        extra = {key: keys[key] for key in OWN_CONFIG_KEYS if key in keys}
         with folders.atomic_folder(folder) as target:
-            named: dict[str, Any] = {"extra": extra, "decoder": self._opened.decoder_config}
-            vision_folder.write(target, self.config, weights, self.labels, self.processor, **named)
+            if isinstance(opened, VisionFolder):
+                named: dict[str, Any] = {"extra": extra, "decoder": opened.decoder_config}
+                vision_folder.write(target, opened.config, weights, self.labels, self.processor, **named)
+            else:
+                image_classifiers.write(target, self.config, weights, self.labels, self.processor, extra)
             if (card := Path(self.path) / MODEL_CARD).is_file():
                 files.write(target / MODEL_CARD, card.read_bytes())
         return Path(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-STATUSES = (200, 400, 401, 403, 404, 405, 408, 413, 422, 429, 431, 500, 503)
+STATUSES = (200, 400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 431, 500, 503)
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, np.inf)  # upper bounds of the histogram
 MODEL_ROWS = 2  # two model processes overlap while models are reloaded
 OTHER = "other"  # the route of requests that have none

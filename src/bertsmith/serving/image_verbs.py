@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from bertsmith.inference.image_model import ImageModel
+from bertsmith.models.convnet import MIN_SIDE
 from bertsmith.models.hf.folder import WEIGHTS
+from bertsmith.models.vision_config import VisionConfig
 from bertsmith.serving.wire import ServedModel
 
 CLASSIFICATION = "image-classification"  # the task, as Hugging Face names it
@@ -41,19 +43,23 @@ IMAGE_VERBS: dict[str, Callable[[ImageModel, Sequence[bytes], Options], list[Any
 
 def describe_images(name: str, model: ImageModel) -> ServedModel:
     """What fronts need to know of a model of images. Its tokens are the patches of an image of its own size."""
-    weights, classifies = Path(model.path) / WEIGHTS, model.network is not None
+    weights, classifies, config = Path(model.path) / WEIGHTS, model.network is not None, model.config
+    patched = isinstance(config, VisionConfig)
+    tokens = (model.image_size // MIN_SIDE) ** 2  # of a convolutional network, its last positions
+    if isinstance(config, VisionConfig):
+        tokens = config.special_tokens + config.grid**2
     return ServedModel(
         name=name,
         folder=model.path,
-        verbs=[verb for verb in IMAGE_VERBS if verb != "predict" or classifies],
+        verbs=["predict"] * classifies + ["embed"] + ["inspect"] * patched,
         task=CLASSIFICATION if classifies else "",
         labels=list(model.labels),
         sentence=False,
         reranks=False,
         columns=[],
         description=model.description,
-        max_length=model.config.special_tokens + model.config.grid**2,
-        width=model.config.width,
+        max_length=tokens,
+        width=model.vector_width,
         normalise=True,
         images=True,
         created=int(weights.stat().st_mtime) if weights.exists() else 0,

@@ -132,8 +132,8 @@ class ImageInspection:
                 lines.append("  " + ", ".join(f"{label} {share:.1%}" for label, share in best))
             if one.attribution is not None:
                 found = one.attribution
-                lines.append(f"  {found.label}: log-odds {found.output:+.2f}, of a grey image {found.baseline:+.2f}, "
-                             f"gap {found.gap:.2%} at {found.steps} steps")  # fmt: skip
+                outputs = f"log-odds {found.output:+.2f}, of the mean colour {found.baseline:+.2f}"
+                lines.append(f"  {found.label}: {outputs}, gap {found.gap:.2%} at {found.steps} steps")
         return lines
 
 

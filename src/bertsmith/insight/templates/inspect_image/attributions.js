@@ -22,7 +22,7 @@ function makeAttributions() {
     host.hidden = !reading.attribution;
     if (host.hidden) return;
     const { label, scores, output: whole, baseline, gap, steps } = reading.attribution;
-    heading.replaceChildren(bdi(label, "word"), ` has log-odds ${signed(whole)}; a grey image ${signed(baseline)}. The parts of all patches add up to ${signed(scores.reduce((sum, score) => sum + score, 0))}, a gap of ${gap < 0.0001 ? "less than 0.01 %" : percent(gap)} to the difference (${steps} steps).`);
+    heading.replaceChildren(bdi(label, "word"), ` has log-odds ${signed(whole)}; an image of the mean colour ${signed(baseline)}. The parts of all patches add up to ${signed(scores.reduce((sum, score) => sum + score, 0))}, a gap of ${gap < 0.0001 ? "less than 0.01 %" : percent(gap)} to the difference (${steps} steps).`);
     picture.show(Float32Array.from(scores), null, state.style === 2 ? 2 : 0);
     const order = scores.map((_, at) => at).sort((one, other) => Math.abs(scores[other]) - Math.abs(scores[one])).slice(0, MOST);
     const most = Math.abs(scores[order[0]]) || 1;

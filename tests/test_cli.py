@@ -195,8 +195,9 @@ def test_the_list_names_word2vec_and_every_recipe_from_any_folder(
     assert "word2vec" in shown
     assert re.search(r"^ bert-tiny +BERT-tiny: 2 layers of width 128, 4 M parameters$", shown, re.M)
     assert re.search(r"^ tiny/bert +BERT on a laptop$", shown, re.M)
-    pretraining, tuning = shown.split("Recipes of ")[1:]
-    assert all(f"\n {name} " in pretraining + tuning for name in recipes.names())
+    pretraining, seen, tuning = shown.split("Recipes of ")[1:]
+    assert all(f"\n {name} " in pretraining + seen + tuning for name in recipes.names())
+    assert "\n tiny/mae " in seen
     assert "\n tiny/transformer " in tuning
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,8 +29,10 @@ from bertsmith.train import log
 record, race = script("record"), script("race")
 
 POINTS = st.floats(-100, 100)
-RECIPES = sorted(
-    path for path in (ROOT / "src" / "bertsmith" / "recipes").rglob("*.toml") if "[task]" not in path.read_text("utf-8")
+RECIPES = sorted(  # of pretraining on text
+    path
+    for path in (ROOT / "src" / "bertsmith" / "recipes").rglob("*.toml")
+    if not re.search(r"^\[task\]|masked_patches", path.read_text("utf-8"), re.M)
 )
 
 

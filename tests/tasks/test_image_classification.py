@@ -41,7 +41,7 @@ def update(one: ImageClassification, data: LabelledImages, parts: list[list[int]
     """The weights after one update by these micro-batches."""
     one = one.train()
     optimizer = Optimizer(one, OptimizerConfig(learning_rate=0.1), hidden_matrices={})
-    step = Step(one, optimizer, TrainConfig(steps=1, compile="never"), torch.float32)
+    step = Step(one, optimizer, TrainConfig(steps=1, compile="never", gradient_accumulation=len(parts)), torch.float32)
     step([one.collate(Draws(3, 0, np.array(rows)), data) for rows in parts], 0, 1.0)
     return dict(one.state_dict())
 

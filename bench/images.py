@@ -1,7 +1,8 @@
 """Vision transformers beside transformers' ViT in one run: images a second in training steps and in inference.
 
     python bench/images.py [--device cuda] [--members vit-small vit-base] [--batch 256] [--size 224] [--patch 16]
-        [--part inference training mixed masked attention] [--rounds 5] [--out bench/results/images.json]
+        [--part inference training mixed masked attention] [--rounds 5] [--clock wall]
+        [--out bench/results/images.json]
 
 Both networks have the same sizes and random weights, and their logits are compared. transformers reads normalised
 pixels that are on the device already, by its eager attention and by SDPA, on a GPU also compiled; our time holds the
@@ -62,19 +63,20 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def measure(work: dict[str, Work], rounds: int, device: torch.device) -> dict[str, list[float]]:
+def measure(work: dict[str, Work], options: argparse.Namespace, device: torch.device) -> dict[str, list[float]]:
     """The seconds of each contender in each round, after a warm-up; they take turns."""
+    clock = time.process_time if options.clock == "cpu" else time.perf_counter
     for one in work.values():
         for _ in range(3 if device.type == "cuda" else 1):
             one()
     found: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         for name, one in work.items():
             wait(device)
-            began = time.perf_counter()
+            began = clock()
             one()
             wait(device)
-            found[name].append(time.perf_counter() - began)
+            found[name].append(clock() - began)
     return found
 
 
@@ -164,7 +166,7 @@ def inference(config: VisionConfig, options: argparse.Namespace, device: torch.d
         for name, one in contenders.items():
             work[f"transformers, {name}"] = torch.inference_mode()(lambda one=one: one(pixels).logits)
     off = float((own().float() - work["transformers, sdpa"]().float()).abs().max())
-    return {**figures(measure(work, options.rounds, device), len(images)), "off": off}
+    return {**figures(measure(work, options, device), len(images)), "off": off}
 
 
 def training(config: VisionConfig, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
@@ -188,7 +190,7 @@ def training(config: VisionConfig, options: argparse.Namespace, device: torch.de
         for compiled in (False, True) if device.type == "cuda" else (False,):
             name = f"transformers, {attention}" + (", compiled" if compiled else "")
             work[name] = their_step(reference(config, attention, device), pixels, targets, precision, compiled)
-    return figures(measure(work, options.rounds, device), len(images))
+    return figures(measure(work, options, device), len(images))
 
 
 def step_of(objective: Any, device: torch.device) -> Step:
@@ -251,8 +253,8 @@ def mixed(config: VisionConfig, options: argparse.Namespace, device: torch.devic
         inferences[name] = torch.inference_mode()(
             lambda other=other: other(image_patches(config, scaled([one.to(device) for one in images]), HALVES)).mean
         )
-    found["inference"] = figures(measure(inferences, options.rounds, device), len(images))
-    found["training"] = figures(measure(steps, options.rounds, device), len(images))
+    found["inference"] = figures(measure(inferences, options, device), len(images))
+    found["training"] = figures(measure(steps, options, device), len(images))
     return found
 
 
@@ -288,7 +290,7 @@ def masked(config: VisionConfig, options: argparse.Namespace, device: torch.devi
             optimizer.zero_grad(set_to_none=True)
 
         work["transformers, sdpa" + (", compiled" if compiled else "")] = step
-    return figures(measure(work, options.rounds, device), len(images))
+    return figures(measure(work, options, device), len(images))
 
 
 def attention(config: VisionConfig, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
@@ -323,6 +325,8 @@ def main() -> None:
     parser.add_argument("--patch", type=int, default=16, help="pixels of a side of a patch")
     parser.add_argument("--layers", type=int, help="of the networks; their own by default")
     parser.add_argument("--rounds", type=int, default=5)
+    clock = "of the wall; or the seconds of all threads together, for a CPU that others use, too"
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help=clock)
     parser.add_argument("--out", type=Path, default=Path("bench/results/images.json"))
     options = parser.parse_args()
     device = hardware.select_device(options.device)
@@ -335,7 +339,8 @@ def main() -> None:
         for part in options.part:
             results[member][part] = globals()[part](config, options, device)
             print(member, part, {name: summary(one) for name, one in results[member][part].items()}, flush=True)
-            shape = {"batch": options.batch, "size": options.size, "patch": options.patch, "rounds": options.rounds}
+            shape = {"batch": options.batch, "size": options.size, "patch": options.patch}
+            shape |= {"rounds": options.rounds, "clock": options.clock, "threads": torch.get_num_threads()}
             record(options.out, {**shape, "results": results}, hardware.describe(device))
 
 

@@ -11,12 +11,15 @@ from data.images.gratings import write_gratings
 from tiny import assert_same
 from typer.testing import CliRunner
 
+import bertsmith
 from bertsmith.cli.application import app
 from bertsmith.commands import pretrain, pretrain_images
 from bertsmith.errors import BertsmithError
 from bertsmith.inference.reconstruction import reconstruct_by_folder
 from bertsmith.models.hf import vision_folder
+from bertsmith.runs import image_pretraining
 from bertsmith.runs.next_commands import next_commands
+from bertsmith.runs.verdict import pixel_verdict
 from bertsmith.train import log
 from bertsmith.train.trainer import Trainer
 
@@ -150,6 +153,38 @@ def test_a_decoder_of_impossible_sizes_is_refused(images: Path, tmp_path: Path) 
     recipe = pretrain_images.read_recipe("tiny/mae", images, tmp_path / "out", changes)
     with pytest.raises(BertsmithError, match=r"objective: the decoder: a width of 16 cannot be shared by 3 heads"):
         pretrain_images.pretrain(recipe)
+
+
+def test_python_pretrains_on_images_within_a_time(images: Path, tmp_path: Path) -> None:
+    run = bertsmith.pretrain("tiny/mae", images, tmp_path / "out", budget="1s", overrides=SMALL)
+    assert run.scores["loss"] == run.scores["pixels_loss"] > 0
+    assert (tmp_path / "out" / "report.html").exists()
+    recipe = pretrain_images.read_recipe("tiny/mae", images, tmp_path / "out", [*SMALL, "train.budget=1s"])
+    assert bertsmith.pretrain(recipe).scores == run.scores  # it is done already
+    with pytest.raises(BertsmithError, match=r"an ImagePretraining takes no options. Change it"):
+        bertsmith.pretrain(recipe, out=tmp_path / "other")
+
+
+def test_the_verdict_compares_with_the_mean_of_each_patch() -> None:
+    assert pixel_verdict(0.7, 1.0) == (
+        "The model has learnt: its validation loss is 30% below that of predicting the mean of each patch."
+    )
+    for loss in (0.99, 1.2, float("nan")):
+        assert pixel_verdict(loss, 1.0).startswith("The model has not learnt yet: it predicts no better than the mean")
+
+
+def test_the_baseline_is_the_loss_of_the_mean_of_each_patch(images: Path, tmp_path: Path) -> None:
+    changes = [*SMALL, "train.steps=1", "objective.normalise_pixels=false"]
+    recipe = pretrain_images.read_recipe("tiny/mae", images, tmp_path / "out", changes)
+    found = image_pretraining.read(recipe)
+    objective = image_pretraining.objective(recipe, found)
+    batches = image_pretraining.validation_batches(recipe, objective, found)
+    loss = image_pretraining.baseline(objective, batches)
+    with torch.no_grad():
+        prepared = [objective.prepare(batch, torch.device("cpu")) for batch in batches]
+    pixels = torch.cat([one.patches.pixels[one.masking.masked] for one in prepared])
+    assert loss == pytest.approx(float(pixels.var(1, correction=0).mean()), rel=1e-5)
+    assert [batch.draws for batch in batches] == [None] * len(batches)
 
 
 def test_a_recipe_for_images_is_none_for_text(tmp_path: Path) -> None:

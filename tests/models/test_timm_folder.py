@@ -11,7 +11,7 @@ import torch
 from models.test_vision import DISTILLED, SMALL, built, images
 
 from bertsmith.errors import FolderError
-from bertsmith.models.hf import timm_folder, vision_folder
+from bertsmith.models.hf import image_classifiers, timm_folder, vision_folder
 from bertsmith.models.hf.image_processor import ImageProcessor
 from bertsmith.models.hf.timm_layout import NORM_EPS, TIMM
 from bertsmith.models.patches import Patches
@@ -75,6 +75,8 @@ def test_a_written_folder_is_read_as_it_was(config: VisionConfig, tmp_path: Path
     model = saved(tmp_path, config)
     opened = vision_folder.read(tmp_path)
     assert (opened.config, opened.labels, opened.processor) == (replace(config, norm_eps=NORM_EPS), LABELS, PROCESSOR)
+    assert image_classifiers.is_image_folder(tmp_path)
+    assert image_classifiers.read(tmp_path).labels == LABELS
     patches = Patches.from_images(images([(16, 16)] * 2), 4, config.special_tokens)
     assert torch.equal(opened.classifier()(patches).mean, model(patches).mean)
 

@@ -1,23 +1,27 @@
 """What holds for every classifier of images: neighbours and micro-batches change nothing; what a teacher adds."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from scripts import run
-from tasks.small_images import CONVNET, VIT, labelled, pixels, task
+from tasks.small_images import CLASSES, CONVNET, VIT, labelled, pixels, task
 from torch import Tensor
 
 from bertsmith.data.images.augmentation import AugmentationConfig
 from bertsmith.data.images.draws import Draws
 from bertsmith.data.images.labelled_images import LabelledImages
-from bertsmith.errors import RecipeError, TextError
+from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.models.convnet import ConvNetConfig
-from bertsmith.models.image_classifier import class_logits
+from bertsmith.models.hf import image_classifiers
+from bertsmith.models.hf.image_processor import ImageProcessor
+from bertsmith.models.image_classifier import Normalisation, class_logits
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.tasks.image_classification import ImageClassification
+from bertsmith.tasks.teacher import Teacher
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.step import Step
 from bertsmith.train.train_config import TrainConfig
@@ -150,6 +154,23 @@ def test_a_teacher_sees_the_augmented_images() -> None:
     assert torch.equal(prepared.patches.pixels, again.patches.pixels)
     assert not torch.equal(seen[0], data.stacked() / 255)
     assert one.eval().prepare(one.collate_unchanged(np.arange(6), data), CPU).taught is None
+
+
+@pytest.mark.parametrize("config", [DEIT, CONVNET])
+def test_a_teacher_of_a_folder_says_what_it_knows_in_the_order_of_the_learner(
+    config: VisionConfig | ConvNetConfig, tmp_path: Path
+) -> None:
+    known = task(config).eval()
+    processor = ImageProcessor(resize=None, mean=(0.1, 0.2, 0.3), std=(0.3, 0.2, 0.1))
+    image_classifiers.write(tmp_path, config, known.model.state_dict(), CLASSES, processor, {})
+    images = pixels(4) / 255
+    expected = class_logits(known.model, images, Normalisation(processor.mean, processor.std))
+    torch.testing.assert_close(Teacher(tmp_path, CLASSES, 3)(images), expected)
+    torch.testing.assert_close(Teacher(tmp_path, CLASSES[::-1], 3)(images), expected.flip(1))
+    with pytest.raises(FolderError, match=r"reads 3 channels, and the network that learns 1\. Train one on images"):
+        Teacher(tmp_path, CLASSES, 1)
+    with pytest.raises(FolderError, match=r"and the images are of 2 classes \('bright', 'dark'\)"):
+        Teacher(tmp_path, CLASSES[:2], 3)
 
 
 def test_a_linear_probe_trains_the_classifier_alone() -> None:

@@ -34,7 +34,7 @@ from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import image_classifiers
 from bertsmith.models.vision_family import IMAGE_FAMILY
 from bertsmith.models.word2vec import KIND
-from bertsmith.recipe import FineTune, ImageFineTune, Recipe
+from bertsmith.recipe import FineTune, ImageFineTune, ImagePretraining, Recipe
 from bertsmith.runs import candidates, checkpoint_models, finetuning, image_finetuning, suites
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -108,7 +108,7 @@ def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) ->
 
 
 def pretrain(
-    recipe: PathLike | Recipe,
+    recipe: PathLike | Recipe | ImagePretraining,
     data: Paths | None = None,
     out: PathLike | None = None,
     *,
@@ -127,6 +127,10 @@ def pretrain(
     True
     """
     changes = [*arguments.options_as_overrides(options, arguments.PRETRAIN_KEYS), *arguments.as_overrides(overrides)]
+    if isinstance(recipe, ImagePretraining):
+        if changes or data is not None or out is not None:
+            raise RecipeError("pretrain", "an ImagePretraining takes no options", "Change it with dataclasses.replace")
+        return Run(recipe.out, pretraining_images.pretrain(recipe))
     if not isinstance(recipe, Recipe) and pretraining_images.reads_images(recipe):
         images = None if data is None else arguments.as_path(data, "data")
         whole = pretraining_images.read_recipe(recipe, images, None if out is None else Path(out), changes)

@@ -23,6 +23,8 @@ from bertsmith.models.hf.finetuned import labels_of
 from bertsmith.models.hf.folder import CONFIG, WEIGHTS, check_exists, check_weight, header, model_folder, read_json
 from bertsmith.models.hf.image_processor import PREPROCESSOR, ImageProcessor, processor_from_json
 from bertsmith.models.hf.native import MODEL_TYPE, VERSION
+from bertsmith.models.hf.timm_layout import is_timm
+from bertsmith.models.hf.vision_layout import VISION_LAYOUTS
 from bertsmith.models.vision_config import VisionConfig
 
 NETWORK = "convnet"  # in config.json
@@ -47,7 +49,7 @@ def is_image_folder(path: str | Path) -> bool:
         config_json = read_json(file_inside(folder, CONFIG)) if (folder / CONFIG).is_file() else {}
     except BertsmithError:  # which is said when the folder is read
         return False
-    return vision_folder.is_vision(folder) or _is_convnet(config_json)
+    return config_json.get("model_type") in VISION_LAYOUTS or is_timm(config_json) or _is_convnet(config_json)
 
 
 def read(path: str | Path) -> ImageFolder:

@@ -75,15 +75,6 @@ class VisionFolder:
         trunk.load_state_dict(self._weights_of("trunk."))
         return trunk.eval()
 
-    def tunable_trunk(self) -> VisionTransformer:
-        """The network to fine-tune: a ViT, or a DeiT. The positions of a masked autoencoder are learned from here on.
-
-        As in the fine-tuning of He et al. 2021, appendix A.1.
-        """
-        trunk = VisionTransformer(replace(self.config, positions="learned"))
-        trunk.load_state_dict(self._weights_of("trunk."))
-        return trunk.eval()
-
     def decoder(self) -> PatchDecoder:
         """The decoder of a masked autoencoder."""
         if self.decoder_config is None:

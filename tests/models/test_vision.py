@@ -11,7 +11,7 @@ from scripts import run
 from torch import Tensor
 
 from bertsmith.errors import RecipeError, TextError
-from bertsmith.models.patch_embedding import bicubic_weights, resized
+from bertsmith.models.patch_embedding import bicubic_weights, resized, sinusoids_2d
 from bertsmith.models.patches import Patches, cut
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.models.vision_family import VISION_FAMILY, vision_member
@@ -184,8 +184,21 @@ def test_a_freshly_initialised_layer_is_the_identity() -> None:
     states = network.hidden_states(Patches.from_images(images(SIZES), 4))
     assert torch.equal(states[0], states[-2])
     assert network.embedding.special_tokens.detach().std() == pytest.approx(0.02, rel=0.5)
-    squares = network.embedding.positions.detach()[1:].square().sum(1)
-    torch.testing.assert_close(squares, torch.full((16,), 8.0))  # of 16: half as many sines and cosines of an angle
+    assert network.embedding.projection.weight.detach().std() == pytest.approx(SMALL.patch_values**-0.5, rel=0.2)
+
+
+def test_positions_begin_as_sines_and_cosines_of_row_and_column() -> None:
+    network = VisionTransformer(SMALL)
+    initialise(network, 0)
+    grid, special = SMALL.grid, SMALL.special_tokens
+    square = network.embedding.positions.detach()[special:].view(grid, grid, -1)
+    assert torch.equal(square.flatten(0, 1), sinusoids_2d(grid, SMALL.width))
+    torch.testing.assert_close(square.square().sum(2), torch.full((grid, grid), SMALL.width // 4 * 2.0))
+    half = SMALL.width // 4 * 2
+    assert torch.equal(square[0, :, :half], square[0, :1, :half].expand(grid, -1))  # one row
+    assert torch.equal(square[:, 1, half : 2 * half], square[:1, 1, half : 2 * half].expand(grid, -1))  # one column
+    likeness = (square[0, 0] * square[0]).sum(1)
+    assert likeness[0] > likeness[1] > likeness[2]
 
 
 def test_the_embeddings_are_dropped_out_in_training_only() -> None:

@@ -58,7 +58,9 @@ def trained(recipe: Recipe) -> dict[str, float]:
         replace(recipe.train, evaluations=0, checkpoints=0),
         folder=recipe.out,
         # Of a mixed objective, only the masked part, on the same batches.
-        compute_metrics=partial(evaluate, partial(MaskedLM.forward, objective), batches, valid.bytes / valid.tokens),
+        compute_metrics=partial(
+            evaluate, objective, batches, valid.bytes / valid.tokens, partial(MaskedLM.forward, objective)
+        ),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
         tensorboard=False,

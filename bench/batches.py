@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from record import record
 
-from bertsmith.data.loader import Loader
+from bertsmith.data.feed import Feed
 from bertsmith.data.packing.pack import Packer
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.data.packing.sequences import TokenSource
@@ -92,7 +92,7 @@ def main() -> None:
 
 def speed(pack: Packer, collate: Collator, workers: int, batches: int) -> float:
     """Seconds a batch."""
-    with Loader(lambda position: collate(pack(position)), pack.next_position, pack.first_position(), workers) as loader:
+    with Feed(pack, collate, "", workers).loader(pack.first_position(), pin_memory=False) as loader:
         next(loader)
         start = time.perf_counter()
         for _ in islice(loader, batches):

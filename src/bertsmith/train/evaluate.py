@@ -2,25 +2,33 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from bertsmith.data.batch import Batch
-from bertsmith.objectives.base import Objective, Sums
+from bertsmith.objectives.base import Objective, Sums, Term
 
 EVALUATION_SHARE = 0.05  # of a run's time, for all evaluations together
 SINGLE_EVALUATION_SHARE = EVALUATION_SHARE / 8  # for one of them
 MIN_BATCHES = 4  # of an evaluation, however slow they are
 
 
-def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: float) -> dict[str, float]:
+def evaluate(
+    objective: Objective,
+    batches: Sequence[Batch],
+    bytes_per_token: float,
+    forward: Callable[[Any], dict[str, Term]] | None = None,
+) -> dict[str, float]:
     """Mean loss and accuracy of each term, the weighted sum of losses, and bits per byte of the predicted tokens.
 
-    A term that tells no number of correct predictions, as for pixels, has no accuracy.
+    `forward` computes the terms instead of the objective, as for one part of a mixed objective. A term that tells no
+    number of correct predictions, as for pixels, has no accuracy.
     """
+    compute = forward or objective
     sums: dict[str, Sums] = {}
     device = next(objective.parameters()).device
     for batch in batches:
-        for name, term in objective(objective.prepare(batch, device)).items():
+        for name, term in compute(objective.prepare(batch, device)).items():
             if batch.counts[name]:
                 sums[name] = sums.get(name, Sums()).plus(term, batch.counts[name])
     metrics = {"loss": sum(part.weight * part.total / part.count for part in sums.values())}

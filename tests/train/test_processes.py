@@ -122,14 +122,17 @@ def done(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]
         given = recipe(data, folder / name, *changes)
         jobs.append(Job(size, folder / f"{name}.txt", work, (*before, given)))
 
-    for size in SIZES[1:]:
+    for size in SIZES:
         for number, change in enumerate(OPTIMIZERS):
             add(f"{number}-{size}", size, *EXACT, change)
             out = folder / f"tuned-{number}-{size}"
             jobs.append(Job(size, out.with_suffix(".txt"), finetuning.finetune, (tuned(data, out, change),)))
-    for name, work in IMAGE_RUNS.items():
-        jobs.append(Job(2, folder / f"{name}.txt", work, (base.parent / "images", folder / name)))
-    add("as they come", 2, *SHORT)
+    for size in SIZES[:2]:
+        for name, work in IMAGE_RUNS.items():
+            out = folder / f"{name}-{size}"
+            jobs.append(Job(size, out.with_suffix(".txt"), work, (base.parent / "images", out)))
+        add(f"as they come-{size}", size, *SHORT)
+    add("straight", 1, *LONG)
     add("poisoned", 2, *EXACT, work=poisoned)
     for number, size in enumerate(WALK[:-1], 1):
         add("walk", size, *LONG, work=stopped_at, before=(2 * number,))
@@ -146,43 +149,48 @@ def folder_of(job: Job) -> Path:
 
 @slow
 @pytest.mark.parametrize("number", range(len(OPTIMIZERS)), ids=OPTIMIZERS)
-def test_a_deterministic_run_has_the_same_bits_on_any_number_of_processes(
-    number: int, data: Path, done: dict[str, Job], tmp_path: Path
-) -> None:
-    pretrain.pretrain(recipe(data, tmp_path / "one", *EXACT, OPTIMIZERS[number]))
-    for size in SIZES[1:]:
-        assert_same(tmp_path / "one", folder_of(done[f"{number}-{size}"]))
+def test_a_deterministic_run_has_the_same_bits_on_any_number_of_processes(number: int, done: dict[str, Job]) -> None:
+    one, *others = (folder_of(done[f"{number}-{size}"]) for size in SIZES)
+    assert len(losses(one)) == 5
+    for other in others:
+        assert_same(one, other)
 
 
 @slow
 @pytest.mark.parametrize("number", range(len(OPTIMIZERS)), ids=OPTIMIZERS)
-def test_so_has_a_fine_tuned_model(number: int, base: Path, done: dict[str, Job], tmp_path: Path) -> None:
-    result = finetuning.finetune(tuned(base, tmp_path / "one", OPTIMIZERS[number]))
-    one = safetensors.torch.load_file(tmp_path / "one" / "model" / "model.safetensors")
-    for size in SIZES[1:]:
-        out = folder_of(done[f"tuned-{number}-{size}"])
-        assert losses(out / "seed-0") == losses(tmp_path / "one" / "seed-0")
-        other = safetensors.torch.load_file(out / "model" / "model.safetensors")
+def test_so_has_a_fine_tuned_model(number: int, done: dict[str, Job]) -> None:
+    first, *others = (folder_of(done[f"tuned-{number}-{size}"]) for size in SIZES)
+    one, result = (read(first) for read in (tuned_weights, tuned_summary))
+    for out in others:
+        assert losses(out / "seed-0") == losses(first / "seed-0")
+        other = tuned_weights(out)
         assert one.keys() == other.keys()
         assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-        assert read_json(out / "result.json")["summary"] == result["summary"]
+        assert tuned_summary(out) == result
+
+
+def tuned_weights(out: Path) -> dict[str, torch.Tensor]:
+    return safetensors.torch.load_file(out / "model" / "model.safetensors")
+
+
+def tuned_summary(out: Path) -> Any:
+    return read_json(out / "result.json")["summary"]
 
 
 @slow
 @pytest.mark.parametrize("name", IMAGE_RUNS)
-def test_so_has_a_model_of_images(name: str, base: Path, done: dict[str, Job], tmp_path: Path) -> None:
-    IMAGE_RUNS[name](base.parent / "images", tmp_path / name)
-    one, two = (next(folder.rglob("log.jsonl")).parent for folder in (tmp_path / name, folder_of(done[name])))
-    assert len(losses(one)) == 3
-    assert losses(one) == losses(two)
-    first, second = (next(folder.rglob("model.safetensors")) for folder in (tmp_path / name, folder_of(done[name])))
-    assert first.read_bytes() == second.read_bytes()
+def test_so_has_a_model_of_images(name: str, done: dict[str, Job]) -> None:
+    folders = [folder_of(done[f"{name}-{size}"]) for size in SIZES[:2]]
+    one, two = (losses(next(folder.rglob("log.jsonl")).parent) for folder in folders)
+    assert len(one) == 3
+    assert one == two
+    first, second = (next(folder.rglob("model.safetensors")).read_bytes() for folder in folders)
+    assert first == second
 
 
 @slow
-def test_the_number_of_processes_may_change_at_every_resume(data: Path, done: dict[str, Job], tmp_path: Path) -> None:
-    pretrain.pretrain(recipe(data, tmp_path / "one", *LONG))
-    assert_same(tmp_path / "one", folder_of(done["walk"]))
+def test_the_number_of_processes_may_change_at_every_resume(done: dict[str, Job]) -> None:
+    assert_same(folder_of(done["straight"]), folder_of(done["walk"]))
     said = done["walk"].said()
     steps = [int(found) for found in re.findall(r"resuming from step (\d+)", said)]
     assert steps == list(range(2, 2 * len(WALK), 2))
@@ -190,12 +198,12 @@ def test_the_number_of_processes_may_change_at_every_resume(data: Path, done: di
 
 
 @slow
-def test_sums_as_they_come_differ_by_rounding_alone(data: Path, done: dict[str, Job], tmp_path: Path) -> None:
-    pretrain.pretrain(recipe(data, tmp_path / "one", *SHORT))
-    one, other = (weights(path) for path in (tmp_path / "one", folder_of(done["as they come"])))
+def test_sums_as_they_come_differ_by_rounding_alone(done: dict[str, Job]) -> None:
+    folders = [folder_of(done[f"as they come-{size}"]) for size in SIZES[:2]]
+    one, other = map(weights, folders)
     for name, tensor in one.items():
         torch.testing.assert_close(other[name], tensor, rtol=0, atol=1e-5, msg=name)
-    pairs = zip(losses(tmp_path / "one"), losses(folder_of(done["as they come"])), strict=True)
+    pairs = zip(*map(losses, folders), strict=True)
     assert all(step == number and math.isclose(a, b, rel_tol=1e-6) for (step, a), (number, b) in pairs)
 
 
@@ -224,7 +232,8 @@ def killing(step: int, given: Recipe) -> None:
 @pytest.mark.torture("A9", suite=1, whole=30)
 def test_a_dead_process_ends_the_run_and_the_next_start_resumes_it(data: Path, tmp_path: Path, times: int) -> None:
     changes = (*EXACT, "train.checkpoints=5")
-    pretrain.pretrain(recipe(data, tmp_path / "one", *changes))
+    straight = Job(1, tmp_path / "said", pretrain.pretrain, (recipe(data, tmp_path / "one", *changes),))
+    assert end(start([straight])) == [0]
     for number in range(times):
         out = tmp_path / f"run-{number}"
         job = Job(2, tmp_path / f"said-{number}", killing, (1 + number % 4, recipe(data, out, *changes)))
@@ -236,7 +245,9 @@ def test_a_dead_process_ends_the_run_and_the_next_start_resumes_it(data: Path, t
         assert time.monotonic() - died < 10
         line = r"process 0 of 2 on \S+: lost another process of the run, which ended or cannot be reached\. "
         assert re.search(line + "Its own message says why; the same command resumes the run", job.said())
-        pretrain.pretrain(recipe(data, out, *changes))
+        assert end(
+            start([Job(1, tmp_path / f"again-{number}", pretrain.pretrain, (recipe(data, out, *changes),))])
+        ) == [0]
         assert_same(tmp_path / "one", out)
 
 

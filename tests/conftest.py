@@ -3,8 +3,9 @@
 import gc
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -60,6 +61,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     sys.argv[:1] = ["-m", "pytest"]  # and not where this machine has it
     record(place, {"tests": KEPT}, hardware.describe(hardware.select_device("cpu")))
+
+
+@pytest.fixture(scope="module")  # and no longer: while it runs, no test of its process can have an event loop
+def browser() -> Iterator[Any]:
+    """Chromium, driven by playwright."""
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    from insight.inspection.browser import chromium, launched
+
+    program = chromium()
+    if program is None:
+        pytest.skip("Chromium is not installed")
+    with launched(program) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from inference import photos
 from inference.test_load import plain, saved
-from insight.inspection import browser as browsers
 from serving.running import RunningServer, running
 
 from bertsmith.inference.model import Model
@@ -83,16 +82,6 @@ class Page:
 
 
 Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = browsers.chromium()
-    if program is None:
-        pytest.skip("Chromium is not installed")
-    with browsers.launched(program) as launched:
-        yield launched
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,21 @@ def finetuned_card(kind: str, result: Mapping[str, Any], network: str | None = N
     pipeline, call = PIPELINES[kind]
     network = network or ("T5" if kind == "write" else "BERT")
     library = "sentence-transformers" if kind == "embed" else "transformers"
+    title = f"A {_escape_markdown(network)} fine-tuned to {kind}"
+    return _scored_card(library, pipeline, network, title, call, result, "example")
+
+
+def image_card(network: str, result: Mapping[str, Any]) -> str:
+    """The same for a network that was trained on images."""
+    library = "bertsmith" if network.startswith("convnet") else "transformers"
+    title = f"{_escape_markdown(network)}, trained to tell images apart"
+    return _scored_card(library, "image-classification", network, title, 'predict("photo.jpg")', result, "image")
+
+
+def _scored_card(
+    library: str, pipeline: str, network: str, title: str, call: str, result: Mapping[str, Any], noun: str
+) -> str:
+    """A card with the scores of a task, measured on many of `noun`."""
     details = result.get("details")
     rows = _rows({name_of(name, details): _format_metric(found) for name, found in result["summary"].items()})
     protocol = result["protocol"]
@@ -141,7 +156,7 @@ pipeline_tag: {pipeline}
 tags: [bertsmith, {json.dumps(network.lower())}]
 ---
 
-# A {_escape_markdown(network)} fine-tuned to {kind}
+# {title}
 
 ```python
 import bertsmith
@@ -150,41 +165,7 @@ bertsmith.load("this/folder").{call}
 
 ## Figures
 
-Measured on {count_of(examples["dev"], "example")} after training on {examples["train"]:,},
-{count_of(len(result["runs"]), "seed")};
-weights: {protocol["selection"]}.
-
-| | |
-|---|---|
-{rows}
-
-Data SHA-256 (training, dev): {protocol["data_sha256"]}
-
-## Recipe
-
-{_code(protocol["recipe"], "toml")}
-
-Made on {machine}.
-"""
-
-
-def image_card(network: str, result: Mapping[str, Any]) -> str:
-    """The same for a network that was trained on images."""
-    rows = _rows({name_of(name): _format_metric(found) for name, found in result["summary"].items()})
-    protocol = result["protocol"]
-    machine = _escape_markdown(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
-    examples = protocol["examples"]
-    return f"""---
-library_name: {"bertsmith" if network.startswith("convnet") else "transformers"}
-pipeline_tag: image-classification
-tags: [bertsmith, {json.dumps(network.lower())}]
----
-
-# {_escape_markdown(network)}, trained to tell images apart
-
-## Figures
-
-Measured on {count_of(examples["dev"], "image")} after training on {examples["train"]:,},
+Measured on {count_of(examples["dev"], noun)} after training on {examples["train"]:,},
 {count_of(len(result["runs"]), "seed")};
 weights: {protocol["selection"]}.
 

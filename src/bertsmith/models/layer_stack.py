@@ -1,5 +1,6 @@
 """A stack of transformer layers and its final norm: what networks of text and of images have in common."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -9,16 +10,16 @@ from bertsmith.models.layers import AttentionInputs
 from bertsmith.models.transformer_config import TransformerConfig
 
 
-class LayerStack(nn.Module):
+class LayerStack(nn.Module, ABC):
     """A network whose hidden vectors go through `layers` and `final_norm`."""
 
     layers: nn.ModuleList
     final_norm: nn.Module
 
     @property
+    @abstractmethod
     def _layer_config(self) -> TransformerConfig:
         """The configuration of the layers."""
-        raise NotImplementedError
 
     def layer_sequence(self) -> list[Any]:
         """The layers in the order of computation; a shared layer is applied again and again."""

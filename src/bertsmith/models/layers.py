@@ -4,6 +4,7 @@ A decoder's layers have cross-attention to the encoder's output as well. Layer n
 stands after each sum (post-norm), as in BERT, or before each sublayer (pre-norm), as in GPT-2 and T5.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -107,7 +108,7 @@ class Layer(CustomInit):
                 cast(nn.Linear, sublayer.last).weight.zero_()
 
 
-class Sublayer(nn.Module):
+class Sublayer(nn.Module, ABC):
     """What a residual connection goes around: attention, or the feed-forward network. It ends in a linear layer."""
 
     last_name = "output"
@@ -118,9 +119,9 @@ class Sublayer(nn.Module):
         linear: nn.Module = getattr(self, self.last_name)
         return linear
 
+    @abstractmethod
     def before_last(self, hidden: Float[Tensor, "T D"], *inputs: Any) -> Float[Tensor, "T _"]:
         """All of it but the linear layer at the end."""
-        raise NotImplementedError
 
     def forward(
         self, hidden: Float[Tensor, "T D"], *inputs: Any, selected: Int[Tensor, "N"] | None = None

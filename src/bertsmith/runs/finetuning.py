@@ -1,7 +1,5 @@
 """Fine-tuning: train a task once per seed, evaluate it on the dev set, and keep the best model."""
 
-import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -25,8 +23,9 @@ from bertsmith.nn.init import initialise
 from bertsmith.recipe import FineTune, check_kind, settle
 from bertsmith.runs import task_data
 from bertsmith.runs.finetuning_export import export
-from bertsmith.runs.finetuning_result import RESULT, best_run, build_result, is_better
+from bertsmith.runs.finetuning_result import RESULT, best_run, build_result
 from bertsmith.runs.micro_batches import divide
+from bertsmith.runs.seeds import fit, train_seeds
 from bertsmith.runs.task_data import EncodedData, TaskData
 from bertsmith.tasks import TASKS, adapt, adapter
 from bertsmith.tasks.base import Bucket, Task
@@ -37,12 +36,9 @@ from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.text.tokenizer import train as train_tokenizer
 from bertsmith.train import hardware, log
-from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.step import Step
-from bertsmith.train.step_metrics import Speed
-from bertsmith.train.trainer import Trainer
 
 CONSOLE = terminal.console()
 MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})
@@ -73,21 +69,12 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
         if processes.main:
             settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
         processes.wait()
-        runs: list[dict[str, Any]] = []
-        for number in range(recipe.seeds):
-            train = replace(recipe.train, seed=recipe.train.seed + number)
-            seeded = replace(recipe, out=recipe.out / f"seed-{number}", train=train)
-            path = seeded.out / RESULT
-            if not processes.from_main(path.exists()):
-                task, metrics, findings = run_seed(seeded, base, tokenizer, data, encoded, processes)
-                if not processes.main:
-                    continue
-                headline = next(iter(metrics))
-                if all(is_better(metrics[headline], other["metrics"][headline]) for other in runs):
-                    export(recipe, task, tokenizer, data, findings["details"])
-                files.write_json(path, {"seed": train.seed, "headline": headline, "metrics": metrics, **findings})
-                shutil.rmtree(seeded.out / "checkpoints", ignore_errors=True)
-            runs += [files.read_json(path)] if processes.main else []
+        runs = train_seeds(
+            recipe,
+            processes,
+            lambda seeded: run_seed(seeded, base, tokenizer, data, encoded, processes),
+            lambda task, details: export(recipe, task, tokenizer, data, details),
+        )
         if processes.main:
             _write_result(recipe, build_result(recipe, data, encoded, runs), best_run(runs))
         processes.wait()
@@ -154,31 +141,18 @@ def run_seed(
     task, feed, optimizer = build_training(recipe, base, tokenizer, data, encoded, device)
     batch_tokens = CUDA_EVALUATION_TOKENS if device.type == "cuda" else CPU_EVALUATION_TOKENS
     evaluator = DevEvaluator(task, data.dev.examples, encoded.dev, device, batch_tokens, Prior.of(data.train.examples))
-    began = time.monotonic()
-    with Display(f"{recipe.task.kind}, seed {recipe.train.seed}:", silent=not processes.main) as display:
-        evaluator.progress = display.show_evaluation
-        trainer = Trainer(
-            Step(task, optimizer, recipe.train, hardware.select_precision(recipe.train.precision, device), processes),
-            feed,
-            recipe.schedule,
-            recipe.train,
-            folder=recipe.out,
-            compute_metrics=evaluator,
-            metric_name=evaluator.metric_name,
-            keep_best="highest",
-            evaluate_untrained=recipe.network
-            is None,  # an untrained decoder would only generate up to the maximum length
-            speed=Speed(None, lambda attended: task.trunk.config.flops(attended, 0.0)),
-            display=display,
-            tensorboard=False,
-        )
-        metrics = trainer.fit()
-        if recipe.keep == "best":
-            trainer.load_best()
-            metrics = trainer.state.metrics
-        if not processes.main:
-            return task, metrics, {}
-        findings = {"details": evaluator.findings(metrics), "untrained": untrained_metrics(recipe.out)}
+    precision = hardware.select_precision(recipe.train.precision, device)
+    metrics, findings = fit(
+        recipe,
+        Step(task, optimizer, recipe.train, precision, processes),
+        feed,
+        evaluator,
+        title=recipe.task.kind,
+        flops_per_token=lambda attended: task.trunk.config.flops(attended, 0.0),
+        evaluate_untrained=recipe.network is None,  # an untrained decoder would generate up to the maximum length
+    )
+    if not processes.main:
+        return task, metrics, {}
     if isinstance(task, SequenceClassification):
         task.fold_standardisation()
     if recipe.adapt.kind == "lora":
@@ -186,8 +160,7 @@ def run_seed(
     # Text to text trains the whole network, and frozen features train none of it: neither has adapters to merge.
     if not isinstance(task, TextToText) and recipe.task.kind not in task_data.FEATURE_TASKS:
         adapt.merge_and_unfreeze(task)
-    step = metrics.pop("step")
-    return task.eval(), {**metrics, "step": step, "seconds": round(time.monotonic() - began, 2)}, findings
+    return task.eval(), metrics, findings
 
 
 def build_training(
@@ -250,14 +223,6 @@ def _bucket(recipe: FineTune, encoded: EncodedData, tokenizer: Tokenizer) -> Buc
         pad_to_multiple_of=multiple,
         padding=tokenizer.padding_id,
     )
-
-
-def untrained_metrics(folder: Path) -> dict[str, float] | None:
-    """The metrics before the first step, from the log; None if they were not computed."""
-    for record in log.read(folder / log.NAME):
-        if record.get("kind") == "untrained":
-            return {name: float(value) for name, value in record.items() if name not in ("kind", "step")}
-    return None
 
 
 def _title(recipe: FineTune) -> str:

@@ -1,7 +1,5 @@
 """Training on images: once per seed, evaluated on the dev images; the best model, its scores and a report are kept."""
 
-import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,21 +24,18 @@ from bertsmith.models.vision_config import VisionConfig
 from bertsmith.nn.init import initialise
 from bertsmith.recipe import ImageFineTune, check_kind, settle
 from bertsmith.runs import image_data
-from bertsmith.runs.finetuning import untrained_metrics
-from bertsmith.runs.finetuning_result import RESULT, best_run, is_better, result_of
+from bertsmith.runs.finetuning_result import RESULT, best_run, result_of
 from bertsmith.runs.image_data import ImageData
 from bertsmith.runs.micro_batches import divide
+from bertsmith.runs.seeds import fit, train_seeds
 from bertsmith.tasks.image_classification import ImageClassification
 from bertsmith.tasks.image_findings import ImageEvaluator
 from bertsmith.tasks.teacher import Teacher
 from bertsmith.train import hardware, log
-from bertsmith.train.display import Display
 from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.step import Step
-from bertsmith.train.step_metrics import Speed
-from bertsmith.train.trainer import Trainer
 
 CONSOLE = terminal.console()
 MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})
@@ -63,21 +58,12 @@ def finetune(recipe: ImageFineTune) -> dict[str, Any]:
         if processes.main:
             settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
         processes.wait()
-        runs: list[dict[str, Any]] = []
-        for number in range(recipe.seeds):
-            train = replace(recipe.train, seed=recipe.train.seed + number)
-            seeded = replace(recipe, out=recipe.out / f"seed-{number}", train=train)
-            path = seeded.out / RESULT
-            if not processes.from_main(path.exists()):
-                task, metrics, findings = run_seed(seeded, base, data, normalisation, processes)
-                if not processes.main:
-                    continue
-                headline = next(iter(metrics))
-                if all(is_better(metrics[headline], other["metrics"][headline]) for other in runs):
-                    export(recipe, task, data)
-                files.write_json(path, {"seed": train.seed, "headline": headline, "metrics": metrics, **findings})
-                shutil.rmtree(seeded.out / "checkpoints", ignore_errors=True)
-            runs += [files.read_json(path)] if processes.main else []
+        runs = train_seeds(
+            recipe,
+            processes,
+            lambda seeded: run_seed(seeded, base, data, normalisation, processes),
+            lambda task, _: export(recipe, task, data),
+        )
         if processes.main:
             _write_result(recipe, result_of(runs, _protocol(recipe, data)), best_run(runs))
         processes.wait()
@@ -109,32 +95,16 @@ def run_seed(
     optimizer = Optimizer(task, recipe.optimizer, capturable=capturable, hidden_matrices=task.hidden_matrices())
     evaluation_images = CUDA_EVALUATION_IMAGES if device.type == "cuda" else CPU_EVALUATION_IMAGES
     evaluator = ImageEvaluator(task, data.dev, device, evaluation_images, data.prior)
-    began = time.monotonic()
-    with Display(f"images, seed {recipe.train.seed}:", silent=not processes.main) as display:
-        evaluator.progress = display.show_evaluation
-        trainer = Trainer(
-            Step(task, optimizer, recipe.train, precision, processes),
-            feed(recipe, task, data),
-            recipe.schedule,
-            recipe.train,
-            folder=recipe.out,
-            compute_metrics=evaluator,
-            metric_name=evaluator.metric_name,
-            keep_best="highest",
-            evaluate_untrained=True,
-            speed=Speed(None, lambda attended: task.model.trunk.config.flops(attended, 0.0)),
-            display=display,
-            tensorboard=False,
-        )
-        metrics = trainer.fit()
-        if recipe.keep == "best":
-            trainer.load_best()
-            metrics = trainer.state.metrics
-        if not processes.main:
-            return task, metrics, {}
-        findings = {"details": evaluator.findings(metrics), "untrained": untrained_metrics(recipe.out)}
-    step = metrics.pop("step")
-    return task.eval(), {**metrics, "step": step, "seconds": round(time.monotonic() - began, 2)}, findings
+    metrics, findings = fit(
+        recipe,
+        Step(task, optimizer, recipe.train, precision, processes),
+        feed(recipe, task, data),
+        evaluator,
+        title="images",
+        flops_per_token=lambda attended: task.model.trunk.config.flops(attended, 0.0),
+        evaluate_untrained=True,
+    )
+    return task.eval(), metrics, findings
 
 
 def build_task(

@@ -1,13 +1,11 @@
 """The page about images in real Chromium: shares that are read out, patches that are chosen, nothing that is loaded."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from inference import photos
-from insight.inspection import browser as browsers
 from insight.inspection.browser import Shown
 from models.test_vision import DISTILLED
 
@@ -17,16 +15,6 @@ from bertsmith.insight.image_inspection.inspection import ImageInspection
 pytestmark = pytest.mark.slow("drives a browser")
 
 STEP = 0.8  # per cent: weights are kept to 1/255, and shares are read to a per cent or a tenth of one
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = browsers.chromium()
-    if program is None:
-        pytest.skip("Chromium is not installed")
-    with browsers.launched(program) as launched:
-        yield launched
 
 
 @pytest.fixture(scope="module")

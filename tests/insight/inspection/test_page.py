@@ -17,16 +17,6 @@ pytestmark = pytest.mark.slow("drives a browser")
 STEP = 100 / 255 + 0.5  # weights are kept as bytes, and percentages without decimals
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = browsers.chromium()
-    if program is None:
-        pytest.skip("Chromium is not installed")
-    with browsers.launched(program) as launched:
-        yield launched
-
-
 @pytest.fixture
 def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a page of figures; at the end, nothing was loaded and nothing complained."""

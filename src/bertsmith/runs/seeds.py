@@ -1,0 +1,92 @@
+"""A task trained once per seed: each run to its end, its scores kept, and the model of the best seed written."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bertsmith import files
+from bertsmith.data.feed import Feed
+from bertsmith.recipe import FineTune, ImageFineTune
+from bertsmith.runs.finetuning_result import RESULT, is_better
+from bertsmith.tasks.measure import Evaluations
+from bertsmith.train import log
+from bertsmith.train.display import Display
+from bertsmith.train.processes import Processes
+from bertsmith.train.step import Step
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
+
+R = TypeVar("R", FineTune, ImageFineTune)
+T = TypeVar("T")
+Trained = tuple[T, dict[str, float], dict[str, Any]]  # a task, its metrics, and the details for the report
+
+
+def train_seeds(
+    recipe: R, processes: Processes, train: Callable[[R], Trained[T]], export: Callable[[T, Mapping[str, Any]], None]
+) -> list[dict[str, Any]]:
+    """Train with every seed that has no result yet. Returns all results, in the main process; elsewhere none."""
+    runs: list[dict[str, Any]] = []
+    for number in range(recipe.seeds):
+        settings = replace(recipe.train, seed=recipe.train.seed + number)
+        seeded = replace(recipe, out=recipe.out / f"seed-{number}", train=settings)
+        path = seeded.out / RESULT
+        if not processes.from_main(path.exists()):
+            task, metrics, findings = train(seeded)
+            if not processes.main:
+                continue
+            headline = next(iter(metrics))
+            if all(is_better(metrics[headline], other["metrics"][headline]) for other in runs):
+                export(task, findings["details"])
+            files.write_json(path, {"seed": settings.seed, "headline": headline, "metrics": metrics, **findings})
+            shutil.rmtree(seeded.out / "checkpoints", ignore_errors=True)
+        runs += [files.read_json(path)] if processes.main else []
+    return runs
+
+
+def fit(
+    recipe: FineTune | ImageFineTune,
+    step: Step,
+    feed: Feed,
+    evaluator: Evaluations,
+    *,
+    title: str,
+    flops_per_token: Callable[[float], float],
+    evaluate_untrained: bool,
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Train with one seed: the metrics of the weights that are kept and, in the main process, their details."""
+    began, main = time.monotonic(), step.processes.main
+    with Display(f"{title}, seed {recipe.train.seed}:", silent=not main) as display:
+        evaluator.progress = display.show_evaluation
+        trainer = Trainer(
+            step,
+            feed,
+            recipe.schedule,
+            recipe.train,
+            folder=recipe.out,
+            compute_metrics=evaluator,
+            metric_name=evaluator.metric_name,
+            keep_best="highest",
+            evaluate_untrained=evaluate_untrained,
+            speed=Speed(None, flops_per_token),
+            display=display,
+            tensorboard=False,
+        )
+        metrics = trainer.fit()
+        if recipe.keep == "best":
+            trainer.load_best()
+            metrics = trainer.state.metrics
+        details = evaluator.findings(metrics) if main else {}
+        findings = {"details": details, "untrained": _untrained_metrics(recipe.out)} if main else {}
+    last = metrics.pop("step")
+    return {**metrics, "step": last, "seconds": round(time.monotonic() - began, 2)}, findings
+
+
+def _untrained_metrics(folder: Path) -> dict[str, float] | None:
+    """The metrics before the first step, from the log; None if they were not computed."""
+    for record in log.read(folder / log.NAME):
+        if record.get("kind") == "untrained":
+            return {name: float(value) for name, value in record.items() if name not in ("kind", "step")}
+    return None

@@ -152,7 +152,8 @@ def split(whole: LabelledImages) -> tuple[LabelledImages, LabelledImages]:
     if count < 2:
         raise TextError(whole.locations[0], "is the only image", "Give at least two classes with two images each")
     wanted = min(MAX_DEV_EXAMPLES, max(1, int(DEV_SHARE * count)), count - 1)
-    held_out = stratified(permute(np.arange(count), count, 0), whole.labels.tolist(), wanted)
+    order = permute(np.arange(count), count, 0)
+    held_out = stratified(order, whole.labels[order].tolist(), wanted)
     chosen = np.zeros(count, np.bool_)
     chosen[held_out] = True
     train, dev = (whole.take(np.flatnonzero(part)) for part in (~chosen, chosen))

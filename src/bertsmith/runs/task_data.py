@@ -167,6 +167,8 @@ def _split_dev(whole: LabelledData, classes: bool) -> tuple[LabelledData, Labell
 def stratified(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:
     """A stratified sample: the first numbers of each class, in proportion to its size; never all of a class.
 
+    `labels` are those of the numbers, in the same order.
+
     Shares are rounded down, and the rest goes to the classes with the largest remainders.
     """
     _, classes, sizes = np.unique(np.array(labels, np.str_), return_inverse=True, return_counts=True)

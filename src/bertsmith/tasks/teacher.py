@@ -1,4 +1,7 @@
-"""A teacher of image classification: a trained network whose predictions another learns. Touvron et al. 2020."""
+"""A teacher of image classification: a trained network whose predictions another learns (knowledge distillation).
+
+Hinton et al. 2015; Touvron et al. 2020.
+"""
 
 from pathlib import Path
 

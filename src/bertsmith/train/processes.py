@@ -52,7 +52,7 @@ class Processes:
         return dict(zip(names, total.tolist(), strict=True))
 
     def sum_tensors(self, tensors: Sequence[Tensor]) -> None:
-        """Add up tensors over all processes, in place: those of one kind as one."""
+        """Add up tensors over all processes (all-reduce), in place: those of one type as one."""
         if self.size == 1:
             return
         with self._explained():

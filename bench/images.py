@@ -1,14 +1,15 @@
 """Vision transformers beside transformers' ViT in one run: images a second in training steps and in inference.
 
     python bench/images.py [--device cuda] [--members vit-small vit-base] [--batch 256] [--size 224] [--patch 16]
-        [--part inference training mixed masked attention] [--rounds 5] [--clock wall]
+        [--part inference training augmented mixed masked attention] [--rounds 5] [--clock wall]
         [--out bench/results/images.json]
 
 Both networks have the same sizes and random weights, and their logits are compared. transformers reads normalised
 pixels that are on the device already, by its eager attention and by SDPA, on a GPU also compiled; our time holds the
 way from bytes to patches. A training step of ours is the trainer's, with AdamW and clipping, on a GPU compiled and
-captured; theirs is forward, backward, clipping and torch's fused AdamW. `mixed`: images of 160 to 288 pixels a side,
-in one flat batch without padding and by our own padded kernel. `masked`: a step of a masked autoencoder. `attention`:
+captured; theirs is forward, backward, clipping and torch's fused AdamW. `augmented`: ours with the changes and mixtures
+of images that DeiT is trained with. `mixed`: images of 160 to 288 pixels a side, in one flat batch without padding and
+by our own padded kernel. `masked`: a step of a masked autoencoder. `attention`:
 our kernels for a CPU alone, by the number of tokens. Rounds alternate; figures are medians over the rounds.
 """
 
@@ -26,9 +27,10 @@ import torch
 from record import record
 from torch import Tensor
 
-from bertsmith.data.images.augmentation import AugmentationConfig
+from bertsmith.data.images.augmentation import AugmentationConfig, augment_flat
 from bertsmith.data.images.batch import FlatImages, ImageBatch
 from bertsmith.data.images.draws import Draws
+from bertsmith.data.images.labelled_images import LabelledImages
 from bertsmith.models.hf.vision_layout import vision_layout_of
 from bertsmith.models.image_classifier import Normalisation, image_patches, scaled
 from bertsmith.models.masked_patches import Masking
@@ -47,11 +49,13 @@ from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.step import Step
 from bertsmith.train.train_config import TrainConfig
 
-PARTS = ("inference", "training", "mixed", "masked", "attention")
+PARTS = ("inference", "training", "augmented", "mixed", "masked", "attention")
 CLASSES = 1000
 SIDES = (160, 288)  # of images of mixed sizes, in pixels
 LENGTHS = (17, 50, 65, 101, 145, 197, 257, 577)  # tokens, for attention alone
 UNCHANGED = AugmentationConfig(padding=0, flip=False)
+OF_DEIT = AugmentationConfig(operations=2, erasing=0.25)
+CALLS = 10  # in a round on a GPU, where the host prepares a step while the device computes the one before
 HALVES = Normalisation((0.5,) * 3, (0.5,) * 3)
 RATE = 1e-4
 
@@ -64,8 +68,9 @@ def wait(device: torch.device) -> None:
 
 
 def measure(work: dict[str, Work], options: argparse.Namespace, device: torch.device) -> dict[str, list[float]]:
-    """The seconds of each contender in each round, after a warm-up; they take turns."""
+    """The seconds of a call of each contender in each round, after a warm-up; they take turns."""
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
+    calls = CALLS if device.type == "cuda" else 1
     for one in work.values():
         for _ in range(3 if device.type == "cuda" else 1):
             one()
@@ -74,9 +79,10 @@ def measure(work: dict[str, Work], options: argparse.Namespace, device: torch.de
         for name, one in work.items():
             wait(device)
             began = clock()
-            one()
+            for _ in range(calls):
+                one()
             wait(device)
-            found[name].append(clock() - began)
+            found[name].append((clock() - began) / calls)
     return found
 
 
@@ -142,12 +148,13 @@ def flat(images: list[Tensor]) -> FlatImages:
 def inference(config: VisionConfig, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     """Logits of a batch. On a CPU in float32, on a GPU in bfloat16; theirs also compiled there."""
     images = bytes_of(options.batch, config.image_size)
+    images = images.pin_memory() if device.type == "cuda" else images
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     model = ours_of(config, device).to(dtype).eval()
 
     def own(kernel: KernelName | None = None, network: Any = model) -> Tensor:
         with torch.inference_mode():
-            patches = image_patches(config, scaled(images.to(device)), HALVES)
+            patches = image_patches(config, scaled(images.to(device, non_blocking=True)), HALVES)
             return network(patches, kernel).mean
 
     pixels = ((images.float() / 255 - 0.5) / 0.5).to(device, dtype)
@@ -169,6 +176,11 @@ def inference(config: VisionConfig, options: argparse.Namespace, device: torch.d
     return {**figures(measure(work, options, device), len(images)), "off": off}
 
 
+def pinned(batch: Any, device: torch.device) -> Any:
+    """A batch as a loader gives it."""
+    return batch.map_tensors(Tensor.pin_memory) if device.type == "cuda" else batch
+
+
 def training(config: VisionConfig, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     """A step: forward, backward, clipping and AdamW."""
     images, labels = bytes_of(options.batch, config.image_size), torch.arange(options.batch) % CLASSES
@@ -183,13 +195,33 @@ def training(config: VisionConfig, options: argparse.Namespace, device: torch.de
         normalisation=HALVES,
     )
     step = step_of(task, device)
-    work: dict[str, Work] = {"bertsmith": partial(run_step, step, [batch])}
+    work: dict[str, Work] = {"bertsmith": partial(run_step, step, [pinned(batch, device)])}
     pixels, targets = ((images.float() / 255 - 0.5) / 0.5).to(device), labels.to(device)
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     for attention in ("sdpa", "eager"):
         for compiled in (False, True) if device.type == "cuda" else (False,):
             name = f"transformers, {attention}" + (", compiled" if compiled else "")
             work[name] = their_step(reference(config, attention, device), pixels, targets, precision, compiled)
+    return figures(measure(work, options, device), len(images))
+
+
+def augmented(config: VisionConfig, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    """A step on images as they are, and on changed and mixed ones."""
+    images, labels = bytes_of(options.batch, config.image_size), np.arange(options.batch) % CLASSES
+    classes = tuple(str(number) for number in range(CLASSES))
+    kept = {"locations": list(classes), "dropped": {}, "bad": "", "fingerprint": "none"}
+    dataset = LabelledImages(images=images, labels=labels, classes=classes, **kept)
+    changes = {
+        "as they are": (UNCHANGED, ImageClassification.Config()),
+        "as in DeiT": (OF_DEIT, ImageClassification.Config(mixup=0.8, cutmix=1.0, label_smoothing=0.1)),
+    }
+    work: dict[str, Work] = {}
+    for name, (augmentation, settings) in changes.items():
+        model = ours_of(config, device)
+        task = ImageClassification(model, settings, classes, augmentation=augmentation, normalisation=HALVES)
+        batch = task.collate(Draws(0, 0, np.arange(options.batch)), dataset)
+        work[f"bertsmith, {name}"] = partial(run_step, step_of(task, device), [pinned(batch, device)])
+        work[f"bertsmith, {name}, only prepared"] = partial(task.prepare, pinned(batch, device), device)
     return figures(measure(work, options, device), len(images))
 
 
@@ -234,6 +266,7 @@ def mixed(config: VisionConfig, options: argparse.Namespace, device: torch.devic
     counts = {"class": len(images), "tokens": int(lengths.sum()), "squares": int((lengths**2).sum())}
     labels = torch.arange(len(images)) % CLASSES
     batch = ImageBatch(images=flat(images), labels=labels, draws=None, counts=counts)
+    read = pinned(batch.images, device)
     found: dict[str, Any] = {
         "tokens": int(lengths.sum()),
         "padded": {"flat": 0, "padded": int(len(lengths) * lengths.max() - lengths.sum())},
@@ -246,12 +279,14 @@ def mixed(config: VisionConfig, options: argparse.Namespace, device: torch.devic
         labelled = tuple(str(number) for number in range(CLASSES))
         settings = ImageClassification.Config()
         task = ImageClassification(model, settings, labelled, augmentation=UNCHANGED, normalisation=HALVES)
-        steps[name] = partial(run_step, step_of(task, device), [batch])
+        steps[name] = partial(run_step, step_of(task, device), [pinned(batch, device)])
         other = ours_of(config, device).eval()
         other = other.to(torch.bfloat16) if device.type == "cuda" else other
         other.trunk.kernel = kernel  # type: ignore[assignment]
         inferences[name] = torch.inference_mode()(
-            lambda other=other: other(image_patches(config, scaled([one.to(device) for one in images]), HALVES)).mean
+            lambda other=other: (
+                other(image_patches(config, scaled(augment_flat(read.to(device), None, UNCHANGED)), HALVES)).mean
+            )
         )
     found["inference"] = figures(measure(inferences, options, device), len(images))
     found["training"] = figures(measure(steps, options, device), len(images))
@@ -271,7 +306,7 @@ def masked(config: VisionConfig, options: argparse.Namespace, device: torch.devi
     tokens = len(images) * (1 + config.grid**2)
     counts = {"pixels": int(chosen.sum()), "tokens": tokens, "squares": tokens * (1 + config.grid**2)}
     batch = MaskedImageBatch(images=flat([*images]), draws=None, masking=Masking.of(chosen, sizes, 1), counts=counts)
-    work: dict[str, Work] = {"bertsmith": partial(run_step, step_of(objective, device), [batch])}
+    work: dict[str, Work] = {"bertsmith": partial(run_step, step_of(objective, device), [pinned(batch, device)])}
     keys = vision_layout_of(fixed).to_config_json(fixed, (), PatchDecoderConfig())
     pixels = ((images.float() / 255 - 0.5) / 0.5).to(device)
     precision = torch.bfloat16 if device.type == "cuda" else torch.float32

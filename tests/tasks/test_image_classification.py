@@ -213,3 +213,16 @@ def test_a_step_on_images_is_one_graph() -> None:
 @pytest.mark.slow("compiles")
 def test_steps_on_images_are_captured() -> None:
     run(__file__, "image_graph.py", "on_a_device")
+
+
+@pytest.mark.gpu
+def test_preparing_images_waits_for_nothing_on_the_device() -> None:
+    one, data = task(VIT, CHANGES, mixup=0.8, cutmix=1.0).cuda(), labelled(pixels(9))
+    batch = one.collate(Draws(1, 0, np.arange(9)), data).map_tensors(Tensor.pin_memory)
+    expected = one.prepare(batch, torch.device("cuda"))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = one.prepare(batch, torch.device("cuda"))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(found.targets, expected.targets)

@@ -116,6 +116,14 @@ class DecoderBatch(TargetBatch):
     decoder_tokens: Tokens  # input of the decoder: the target text shifted right
 
 
+def on_device(values: NDArray[Any], device: torch.device | str, dtype: torch.dtype | None = None) -> Tensor:
+    """An array on the device. The host goes on at once: only from pinned memory does a copy wait for nothing."""
+    tensor = torch.from_numpy(values).to(dtype)
+    if torch.device(device).type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 def end_to_end(lengths: Int64[np.ndarray, "B"]) -> tuple[Int32[np.ndarray, "B+1"], Int32[np.ndarray, "T"]]:
     """The bounds of sequences of these lengths laid end to end, and each token's position in its sequence."""
     bounds = np.zeros(len(lengths) + 1, np.int32)

@@ -1,7 +1,7 @@
 """Classifiers of images, whatever network they are of: what each reads of an image, and its logits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -51,8 +51,9 @@ def image_input(model: AnyImageClassifier, images: Images, normalisation: Normal
 
 def image_patches(config: VisionConfig, images: Images, normalisation: Normalisation) -> Patches:
     """Images as a vision transformer reads them: normalised, and cut into patches."""
-    images = _each(images, normalisation.mean, normalisation.std)
-    return Patches.from_images(images, config.patch_size, config.special_tokens)
+    patches = Patches.from_images(images, config.patch_size, config.special_tokens)
+    pixels = patches.pixels.view(-1, config.channels, config.patch_size, config.patch_size)
+    return replace(patches, pixels=standardise(pixels, normalisation.mean, normalisation.std).flatten(1))
 
 
 def sequence_lengths(config: VisionConfig | ConvNetConfig, sizes: Sequence[tuple[int, int]]) -> list[int]:
@@ -63,15 +64,13 @@ def sequence_lengths(config: VisionConfig | ConvNetConfig, sizes: Sequence[tuple
     return [config.special_tokens + (height // patch) * (width // patch) for height, width in sizes]
 
 
-def _each(images: Images, mean: tuple[float, ...], std: tuple[float, ...]) -> list[Tensor] | Tensor:
-    if isinstance(images, Tensor):
-        return standardise(images, mean, std)
-    return [standardise(image, mean, std) for image in images]
-
-
 def scaled(images: Tensor | list[Tensor]) -> Images:
     """Bytes as numbers from 0 to 1."""
-    return images.float() / 255 if isinstance(images, Tensor) else [image.float() / 255 for image in images]
+    if isinstance(images, Tensor):
+        return images.float() / 255
+    flat = torch.cat([image.flatten() for image in images]).float() / 255
+    parts = torch.split(flat, [image.numel() for image in images])
+    return [part.view(image.shape) for part, image in zip(parts, images, strict=True)]
 
 
 @torch.no_grad()

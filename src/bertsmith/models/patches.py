@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bertsmith.data.batch import Record, end_to_end
+from bertsmith.data.batch import Record, end_to_end, on_device
 from bertsmith.errors import TextError
 
 Grid = tuple[int, int]  # rows and columns of patches in an image
@@ -38,11 +38,14 @@ class Patches(Record):
         special_tokens: int = 1,
     ) -> "Patches":
         """Images of one size, as one tensor, or of any sizes; pixels after the last whole patch are left out."""
+        if not isinstance(images, Tensor) and len({image.shape for image in images}) == 1:
+            images = torch.stack(list(images))
         if isinstance(images, Tensor):
-            parts = [cut(images, patch_size).flatten(0, 1)]
+            grids = [grid_of(images[0], patch_size)] * len(images)
+            pixels = cut(images, patch_size).flatten(0, 1)
         else:
-            parts = [cut(image[None], patch_size)[0] for image in images]
-        grids = [grid_of(image, patch_size) for image in images]
+            grids = [grid_of(image, patch_size) for image in images]
+            pixels = cut_all(images, grids, patch_size)
         distinct = tuple(dict.fromkeys(grids))
         sizes = [rows * columns for rows, columns in distinct]
         first_rows = dict(zip(distinct, special_tokens + np.cumsum([0, *sizes[:-1]]), strict=True))
@@ -52,10 +55,10 @@ class Patches(Record):
         starts = np.repeat(np.array([first_rows[grid] for grid in grids], np.int64) - special_tokens, lengths)
         device = images[0].device
         return cls(
-            pixels=torch.cat(parts),
-            slots=torch.from_numpy(np.flatnonzero(~special)).to(device),
-            bounds=torch.from_numpy(bounds).to(device),
-            position_rows=torch.from_numpy(np.where(special, 0, starts) + positions).to(device),
+            pixels=pixels,
+            slots=on_device(np.flatnonzero(~special), device),
+            bounds=on_device(bounds, device),
+            position_rows=on_device(np.where(special, 0, starts) + positions, device),
             grids=distinct,
             max_length=int(lengths.max()),
             equal_lengths=bool((lengths == lengths[0]).all()),
@@ -78,3 +81,20 @@ def cut(images: Float[Tensor, "B C _ _"], patch_size: int) -> Float[Tensor, "B _
     count, channels = whole.shape[:2]
     blocks = whole.reshape(count, channels, rows, patch_size, columns, patch_size)
     return blocks.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+def cut_all(images: Sequence[Float[Tensor, "C _ _"]], grids: Sequence[Grid], patch_size: int) -> Float[Tensor, "P V"]:
+    """The patches of images of any sizes, image by image: one gather, since a GPU waits for each launch."""
+    sizes = [grid[0] * grid[1] for grid in grids]
+    ends = np.cumsum([image.numel() for image in images])
+    shapes = np.array([(end - image.numel(), *image.shape[1:]) for end, image in zip(ends, images, strict=True)])
+    starts, heights, widths = np.repeat(shapes, sizes, 0).T
+    rows, columns = (
+        np.concatenate(one) for one in zip(*(np.indices(grid).reshape(2, -1) for grid in grids), strict=True)
+    )
+    corners = starts + patch_size * (rows * widths + columns)
+    device = images[0].device
+    corner, area, width = on_device(np.stack([corners, heights * widths, widths]), device)[..., None, None, None]
+    channel, row, column = (torch.arange(size, device=device) for size in (len(images[0]), patch_size, patch_size))
+    places = corner + area * channel[:, None, None] + width * row[:, None] + column
+    return torch.cat([image.flatten() for image in images])[places.flatten(1)]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.images.augmentation import AugmentationConfig, augment_flat
-from bertsmith.data.images.batch import FlatImages, ImageBatch, gather, gather_unchanged
+from bertsmith.data.images.batch import ImageBatch, gather, gather_unchanged
 from bertsmith.data.images.draws import Draws
 from bertsmith.data.images.labelled_images import LabelledImages
 from bertsmith.data.images.mixing import mix_images, soft_targets
@@ -109,22 +109,22 @@ class ImageClassification(Objective):
         """The images on the device: augmented, mixed, seen by the teacher, normalised, and cut into patches."""
         assert isinstance(batch, ImageBatch)
         batch = batch.to(device)
-        images = self._augmented(batch.images, batch.draws)
-        partner_labels, shares = batch.labels, np.ones(len(batch.labels))
-        if batch.partners is not None and batch.partner_labels is not None and batch.draws is not None:
-            partners = self._augmented(batch.partners, batch.partner_draws)
-            if not (isinstance(images, Tensor) and isinstance(partners, Tensor)):
+        images: Images = scaled(augment_flat(batch.images, batch.draws, self.augmentation))
+        own, other, shares = batch.labels, batch.labels, np.ones(len(batch))
+        if batch.mixed and batch.draws is not None:
+            if not isinstance(images, Tensor):
                 remedy = "Set data.fit=stretch, or leave mixup and cutmix out"
                 raise RecipeError("task", "images of several sizes cannot be mixed", remedy)
             alphas = {"mixup": self.config.mixup, "cutmix": self.config.cutmix}
-            images, shares = mix_images(images, partners, batch.draws, **alphas)
-            partner_labels = batch.partner_labels
+            first, second = images.chunk(2)
+            images, shares = mix_images(first, second, batch.draws[: len(batch)], **alphas)
+            own, other = batch.labels.chunk(2)
         read: ImageInput = image_input(self.model, images, self.normalisation)
         smoothing = self.config.label_smoothing if batch.draws is not None else 0.0
         return PreparedImages(
             patches=read if isinstance(read, Patches) else None,
             images=None if isinstance(read, Patches) else read,
-            targets=soft_targets(batch.labels, partner_labels, shares, len(self.labels), smoothing=smoothing),
+            targets=soft_targets(own, other, shares, len(self.labels), smoothing=smoothing),
             taught=None if self.teacher is None or batch.draws is None else self.teacher(images),
             counts=batch.counts,
         )
@@ -157,12 +157,9 @@ class ImageClassification(Objective):
         own, other = (F.log_softmax(each.float() / temperature, 1) for each in (logits, taught))
         return F.kl_div(own, other, reduction="sum", log_target=True) * temperature**2
 
-    def _augmented(self, images: FlatImages, draws: Draws | None) -> Images:
-        return scaled(augment_flat(images, draws, self.augmentation))
-
     def _counted(self, batch: ImageBatch) -> ImageBatch:
         """The batch with its counts: images, and tokens for measuring speed."""
-        sizes = [self.augmentation.size or (shape[1], shape[2]) for shape in batch.images.shapes]
+        sizes = [self.augmentation.size or (shape[1], shape[2]) for shape in batch.images.shapes[: len(batch)]]
         lengths = sequence_lengths(self.model.trunk.config, sizes)
         counts = {"class": len(lengths), "tokens": sum(lengths), "squares": sum(length**2 for length in lengths)}
         return replace(batch, counts=counts if self.teacher is None else {**counts, "teacher": len(lengths)})

@@ -67,14 +67,13 @@ def test_a_batch_has_its_images_labels_and_the_partners_of_mixtures() -> None:
     data = labelled(noise(10))
     draws = Draws(1, 0, np.array([7, 2]))
     batch = gather(data, draws, partners=True)
-    assert torch.equal(batch.images.by_size()[0][1], data.stacked()[[7, 2]])
-    assert batch.labels.tolist() == [1, 2]
-    others = draws.partners(10).indices
-    assert batch.partners is not None
-    assert batch.partner_labels is not None
-    assert torch.equal(batch.partners.by_size()[0][1], data.stacked()[others])
-    assert batch.partner_labels.tolist() == (others % 3).tolist()
-    assert gather(data, draws).partners is None
+    rows = [7, 2, *draws.partners(10).indices.tolist()]
+    assert torch.equal(batch.images.by_size()[0][1], data.stacked()[rows])
+    assert batch.labels.tolist() == [row % 3 for row in rows]
+    assert batch.draws is not None
+    assert batch.draws.indices.tolist() == rows
+    assert len(batch) == len(gather(data, draws)) == 2
+    assert not gather(data, draws).mixed
     assert gather_unchanged(data, draws.indices).draws is None
     assert batch.to("meta").images.values.device.type == "meta"
-    assert batch.draws is draws
+    assert batch.to("meta").draws is batch.draws

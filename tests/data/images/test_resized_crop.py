@@ -23,7 +23,7 @@ def test_a_window_is_stretched_as_by_pillow(size: tuple[int, int]) -> None:
 
 def test_the_whole_image_at_its_own_size_is_the_image() -> None:
     pictures = images(2)
-    same = resize_windows(pictures, np.array([[0.0, 9, 0, 12]] * 2), (9, 12), torch.tensor([False, True]))
+    same = resize_windows(pictures, np.array([[0.0, 9, 0, 12]] * 2), (9, 12), np.array([False, True]))
     assert torch.equal(same[0], pictures[0])
     assert torch.equal(same[1], pictures[1].flip(2))
 

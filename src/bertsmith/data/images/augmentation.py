@@ -1,19 +1,20 @@
 """Augmentation: random changes of images in training, as tensors on their device; and normalisation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from bertsmith.data.batch import on_device
 from bertsmith.data.images.batch import FlatImages
 from bertsmith.data.images.colours import jitter
 from bertsmith.data.images.draws import Draws
 from bertsmith.data.images.geometry import centre_crop, crop
 from bertsmith.data.images.mixing import erase
-from bertsmith.data.images.rand_augment import MAX_STRENGTH, OPERATIONS, rand_augment
+from bertsmith.data.images.rand_augment import MAX_STRENGTH, NAMES, rand_augment
 from bertsmith.data.images.resized_crop import random_resized_crop
 from bertsmith.errors import RecipeError
 
@@ -22,7 +23,7 @@ Images = UInt8[Tensor, "B C H W"]
 LIMITS = {
     "padding": 1 << 12,
     "min_area": 1,
-    "operations": len(OPERATIONS),
+    "operations": len(NAMES),
     "strength": MAX_STRENGTH,
     "brightness": 1,
     "contrast": 1,
@@ -74,7 +75,7 @@ def augment_flat(
     changed: list[tuple[Int64[np.ndarray, _], UInt8[Tensor, "_ C _ _"]]] = []
     for rows, group in images.by_size():
         if draws is not None:
-            group = augment(group, replace(draws, indices=draws.indices[rows]), config)
+            group = augment(group, draws[rows], config)
         elif config.size is not None:
             group = centre_crop(group, config.size)
         changed.append((rows, group))
@@ -101,5 +102,7 @@ def standardise(
     if not len(mean) == len(deviation) == channels or min(deviation) <= 0:
         fact = f"{len(mean)} means and {len(deviation)} deviations for {channels} channels"
         raise RecipeError("normalise", fact, "Give one of each, and deviations above 0")
-    middle, width = (torch.tensor(each, device=images.device)[:, None, None] for each in (mean, deviation))
+    middle, width = (
+        on_device(np.array(each), images.device, torch.float32)[:, None, None] for each in (mean, deviation)
+    )
     return (images - middle) / width

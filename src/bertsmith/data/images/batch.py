@@ -56,11 +56,13 @@ class ImageBatch(Batch):
     """Images with their labels, and the random numbers by which they are changed."""
 
     images: FlatImages
-    labels: Int64[Tensor, "B"]
+    labels: Int64[Tensor, "N"]
     draws: Draws | None  # None: the images as they are, as in evaluations
-    partners: FlatImages | None = None  # of mixtures: an image for each
-    partner_labels: Int64[Tensor, "B"] | None = None
-    partner_draws: Draws | None = None  # by which they are changed as in batches of their own
+    mixed: bool = False  # the second half are the partners of the first: changed likewise, then mixed with them
+
+    def __len__(self) -> int:
+        """The number of images when they are mixed."""
+        return len(self.labels) // (2 if self.mixed else 1)
 
 
 class ImageSource:
@@ -84,19 +86,10 @@ class ImageSource:
 
 def gather(images: LabelledImages, draws: Draws, *, partners: bool = False) -> ImageBatch:
     """A batch for training: these images, and with `partners` those that they are mixed with."""
-    labels = torch.from_numpy(images.labels)
-    rows = draws.indices
-    batch = ImageBatch(images=FlatImages.of(images.images, rows), labels=labels[torch.from_numpy(rows)], draws=draws)
-    if not partners:
-        return batch
-    other_draws = draws.partners(len(images))
-    others = other_draws.indices
-    return replace(
-        batch,
-        partners=FlatImages.of(images.images, others),
-        partner_labels=labels[torch.from_numpy(others)],
-        partner_draws=other_draws,
-    )
+    if partners:
+        others = draws.partners(len(images)).indices
+        draws = replace(draws, indices=np.concatenate([draws.indices, others]))
+    return replace(gather_unchanged(images, draws.indices), draws=draws, mixed=partners)
 
 
 def gather_unchanged(images: LabelledImages, rows: Int64[np.ndarray, "B"]) -> ImageBatch:

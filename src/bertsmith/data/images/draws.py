@@ -6,12 +6,14 @@ order or process it comes, and a resumed run goes on as if it had never stopped.
 
 from dataclasses import dataclass, replace
 from enum import IntEnum, auto
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from bertsmith.data.batch import on_device
 from bertsmith.random_bits import IMAGE, mix, permute, uniform
 
 
@@ -53,6 +55,10 @@ class Draws:
     def __len__(self) -> int:
         return len(self.indices)
 
+    def __getitem__(self, rows: Any) -> "Draws":
+        """Those of some of the images."""
+        return replace(self, indices=self.indices[rows])
+
     def uniform(self, purpose: Purpose, turn: int = 0) -> Float64[np.ndarray, "B"]:
         """A number in [0, 1) for each image; `turn` counts the draws for one purpose."""
         return uniform(self.seed, IMAGE, self.epoch, int(purpose), turn, self.indices)
@@ -69,4 +75,4 @@ class Draws:
 
 def column(values: np.ndarray, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
     """A number for each image, on the device, as [B, 1, 1, 1]."""
-    return torch.from_numpy(values).to(device, dtype)[:, None, None, None]
+    return on_device(values, device, dtype)[:, None, None, None]

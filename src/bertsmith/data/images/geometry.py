@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Float64, Int, UInt8
 from torch import Tensor
 
+from bertsmith.data.batch import on_device
 from bertsmith.data.images.draws import Draws, Purpose
 from bertsmith.errors import RecipeError
 
 Images = UInt8[Tensor, "B C H W"]
+AffineMaps = Float64[np.ndarray, "B 6"]  # a to f of each image
 FILL = 128  # of pixels from outside an image: grey, as in RandAugment
 
 
@@ -30,8 +32,8 @@ def crop(images: Images, draws: Draws, size: tuple[int, int], *, padding: int = 
     device = images.device
     return _gather(
         images,
-        torch.from_numpy(_reflected(rows, height)).to(device)[:, :, None],
-        torch.from_numpy(_reflected(columns, width)).to(device)[:, None, :],
+        on_device(_reflected(rows, height), device)[:, :, None],
+        on_device(_reflected(columns, width), device)[:, None, :],
     )
 
 
@@ -45,30 +47,30 @@ def centre_crop(image: UInt8[Tensor, "*B C H W"], size: tuple[int, int]) -> Tens
     return image[..., top : top + size[0], left : left + size[1]]
 
 
-def rotate(images: Images, degrees: Float64[np.ndarray, "B"]) -> Images:
-    """Turned around the centre, anticlockwise."""
+def rotations(degrees: Float64[np.ndarray, "B"]) -> AffineMaps:
+    """Turns around the centre, anticlockwise."""
     turns = [math.radians(angle) for angle in degrees.tolist()]
     cosines, sines = (np.array([function(turn) for turn in turns]) for function in (math.cos, math.sin))
-    return _affine(images, np.stack([cosines, -sines, 0 * sines, sines, cosines, 0 * sines], 1))
+    return np.stack([cosines, -sines, 0 * sines, sines, cosines, 0 * sines], 1)
 
 
-def shear(images: Images, by_row: Float64[np.ndarray, "B"], by_column: Float64[np.ndarray, "B"]) -> Images:
-    """Each row moved by `by_row` times its distance from the centre, and each column likewise."""
+def shears(by_row: Float64[np.ndarray, "B"], by_column: Float64[np.ndarray, "B"]) -> AffineMaps:
+    """Each row is moved by `by_row` times its distance from the centre, and each column likewise."""
     one, zero = np.ones_like(by_row), np.zeros_like(by_row)
-    return _affine(images, np.stack([one, by_row, zero, by_column, one, zero], 1))
+    return np.stack([one, by_row, zero, by_column, one, zero], 1)
 
 
-def translate(images: Images, right: Float64[np.ndarray, "B"], down: Float64[np.ndarray, "B"]) -> Images:
-    """Moved by some pixels."""
+def translations(right: Float64[np.ndarray, "B"], down: Float64[np.ndarray, "B"]) -> AffineMaps:
+    """Moves by some pixels."""
     one, zero = np.ones_like(right), np.zeros_like(right)
-    return _affine(images, np.stack([one, zero, -right, zero, one, -down], 1))
+    return np.stack([one, zero, -right, zero, one, -down], 1)
 
 
-def _affine(images: Images, matrices: Float64[np.ndarray, "B 6"]) -> Images:
+def move(images: Images, maps: AffineMaps) -> Images:
     """The nearest pixel at (a x + b y + c, d x + e y + f) for each (x, y), measured from the centre."""
     height, width = images.shape[2:]
     device = images.device
-    matrix = torch.from_numpy(matrices).to(device, torch.float32)[:, :, None, None]
+    matrix = on_device(maps, device, torch.float32)[:, :, None, None]
     x = (torch.arange(width, device=device) + (0.5 - width / 2))[None, None, :]
     y = (torch.arange(height, device=device) + (0.5 - height / 2))[None, :, None]
     a, b, c, d, e, f = matrix.unbind(1)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64, Shaped, UInt8
 from torch import Tensor
 
+from bertsmith.data.batch import on_device
 from bertsmith.data.images.draws import Draws, Purpose, column
 from bertsmith.errors import RecipeError
 
@@ -32,7 +33,7 @@ def erase(images: Images, draws: Draws, *, probability: float = 0.25) -> Images:
     boxes = _boxes(images, tops, lefts, heights, widths)
     channels = images.shape[1]
     colours = np.stack([draws.below(256, Purpose.ERASE_COLOUR, channel) for channel in range(channels)], 1)
-    fill = torch.from_numpy(colours).to(images.device, torch.uint8)[:, :, None, None]
+    fill = on_device(colours, images.device, torch.uint8)[:, :, None, None]
     return torch.where(boxes, fill, images)
 
 
@@ -76,7 +77,7 @@ def soft_targets(
     smoothing: float = 0.0,
 ) -> Float[Tensor, "B classes"]:
     """The probabilities of all classes for mixed images, with label smoothing."""
-    share = torch.from_numpy(shares).to(labels.device, torch.float32)[:, None]
+    share = on_device(shares, labels.device, torch.float32)[:, None]
     own, other = (torch.nn.functional.one_hot(each, classes).float() for each in (labels, partner_labels))
     return (1 - smoothing) * (share * own + (1 - share) * other) + smoothing / classes
 
@@ -97,7 +98,7 @@ def _beta(alpha: float, draws: Draws) -> Float64[np.ndarray, "B"]:
     """Numbers of the distribution Beta(alpha, alpha), by rejection: Jöhnk 1964."""
     shares, open_rows, turn = np.empty(len(draws)), np.arange(len(draws)), 0
     while len(open_rows):
-        rest = Draws(draws.seed, draws.epoch, draws.indices[open_rows])
+        rest = draws[open_rows]
         one, other = ((1 - rest.uniform(Purpose.MIX_SHARE, turn + side)) ** (1 / alpha) for side in range(2))
         good = one + other <= 1
         shares[open_rows[good]] = one[good] / (one + other)[good]

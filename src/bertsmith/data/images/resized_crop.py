@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
+from bertsmith.data.batch import on_device
 from bertsmith.data.images.draws import Draws, Purpose
 
 ASPECT = 4 / 3  # the largest width / height, of an image that is square; its inverse is the smallest
@@ -31,18 +32,21 @@ def random_resized_crop(
     tops = draws.uniform(Purpose.CROP_ROW) * (height - heights)
     lefts = draws.uniform(Purpose.CROP_COLUMN) * (width - widths)
     mirrored = draws.uniform(Purpose.FLIP) < 0.5 if flip else np.zeros(len(draws), np.bool_)
-    return resize_windows(images, np.stack([tops, heights, lefts, widths], 1), size, torch.from_numpy(mirrored))
+    return resize_windows(images, np.stack([tops, heights, lefts, widths], 1), size, mirrored)
 
 
 def resize_windows(
-    images: Images, windows: Float64[np.ndarray, "B 4"], size: tuple[int, int], mirrored: Tensor | None = None
+    images: Images,
+    windows: Float64[np.ndarray, "B 4"],
+    size: tuple[int, int],
+    mirrored: Bool[np.ndarray, "B"] | None = None,
 ) -> UInt8[Tensor, "B C _ _"]:
     """The window (top, height, left, width) of each image at this size: bilinear, as by Pillow."""
-    tops, heights, lefts, widths = torch.from_numpy(windows).to(images.device).unbind(1)
+    tops, heights, lefts, widths = on_device(windows, images.device).unbind(1)
     rows = _weights(tops, heights, size[0], images.shape[2])
     columns = _weights(lefts, widths, size[1], images.shape[3])
     if mirrored is not None:
-        columns = torch.where(mirrored.to(images.device)[:, None, None], columns.flip(1), columns)
+        columns = torch.where(on_device(mirrored, images.device)[:, None, None], columns.flip(1), columns)
     sums = rows[:, None] @ images.double() @ columns[:, None].mT
     return ((sums + ONE**2 // 2) / ONE**2).floor().to(torch.uint8)
 

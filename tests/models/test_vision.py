@@ -251,5 +251,5 @@ def test_a_batch_of_mixed_sizes_is_one_graph() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.slow("compiles")
-def test_on_a_gpu_a_step_of_mixed_sizes_never_waits_and_has_the_same_bits() -> None:
+def test_on_a_gpu_a_step_of_mixed_sizes_never_waits() -> None:
     run(__file__, "vision_graph.py", "mixed_sizes_on_a_gpu")

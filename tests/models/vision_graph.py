@@ -52,7 +52,9 @@ def mixed_sizes_are_one_graph() -> None:
 
 
 def mixed_sizes_on_a_gpu() -> None:
-    """A compiled step never waits for the device, and has the same bits each time."""
+    """A compiled step never waits for the device, and has the same gradients each time, but for the order in which those
+    of positions on several grids are added up.
+    """
     module = classifier().cuda()
     first = batch(SIZES, "cuda")
     exact = module(first, "eager").mean
@@ -66,7 +68,8 @@ def mixed_sizes_on_a_gpu() -> None:
             torch.cuda.set_sync_debug_mode("error")
         torch.cuda.set_sync_debug_mode("default")
     torch.testing.assert_close(answer.float(), exact, rtol=0, atol=0.1)
-    assert all(torch.equal(one, other) for one, other in zip(found[1], found[2], strict=True))
+    for one, other in zip(found[1], found[2], strict=True):
+        assert (one - other).norm() <= 1e-3 * one.norm()
 
 
 if __name__ == "__main__":

@@ -216,6 +216,7 @@ def test_steps_on_images_are_captured() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_preparing_images_waits_for_nothing_on_the_device() -> None:
     one, data = task(VIT, CHANGES, mixup=0.8, cutmix=1.0).cuda(), labelled(pixels(9))
     batch = one.collate(Draws(1, 0, np.arange(9)), data).map_tensors(Tensor.pin_memory)

@@ -57,4 +57,5 @@ class Masking(Record):
             position_rows=patches.position_rows.index_select(0, self.visible_tokens),
             max_length=self.max_visible,
             equal_lengths=self.equal_visible,
+            one_grid=False,
         )

@@ -49,13 +49,18 @@ class PatchEmbedding(CustomInit):
 
     def forward(self, patches: Patches) -> Float[Tensor, "T D"]:
         embedded = self.projection(patches.pixels.to(self.projection.weight.dtype))  # bfloat16 where weights are cast
-        starts = patches.bounds[:-1].long()
-        # Every token is written once, so that the gradient is a plain gather: the same bits on every run.
-        tokens = embedded.new_empty((len(patches.position_rows), embedded.shape[1]))
-        tokens = tokens.index_copy(0, patches.slots, embedded)
-        for number, special in enumerate(self.special_tokens.to(embedded.dtype)):
-            tokens = tokens.index_copy(0, starts + number, special.expand(len(starts), -1))
-        tokens = tokens + F.embedding(patches.position_rows, self.position_table(patches.grids))
+        special, positions = self.special_tokens.to(embedded.dtype), self.position_table(patches.grids)
+        if patches.one_grid:  # images are rows of one tensor, and gradients of positions are sums over them
+            images = embedded.view(len(patches.bounds) - 1, -1, embedded.shape[1])
+            whole = torch.cat([special.expand(len(images), -1, -1), images], 1)
+            tokens = (whole + positions).flatten(0, 1)
+        else:
+            starts = patches.bounds[:-1].long()
+            tokens = embedded.new_empty((len(patches.position_rows), embedded.shape[1]))
+            tokens = tokens.index_copy(0, patches.slots, embedded)
+            for number, one in enumerate(special):
+                tokens = tokens.index_copy(0, starts + number, one.expand(len(starts), -1))
+            tokens = tokens + F.embedding(patches.position_rows, positions)
         hidden: Tensor = self.dropout(tokens)
         return hidden
 

@@ -29,6 +29,7 @@ class Patches(Record):
     grids: tuple[Grid, ...]  # the different grids of these images
     max_length: int  # no sequence has more tokens
     equal_lengths: bool  # every sequence has exactly `max_length` tokens
+    one_grid: bool  # every sequence is a whole image, and all have the same grid
 
     @classmethod
     def from_images(
@@ -62,6 +63,7 @@ class Patches(Record):
             grids=distinct,
             max_length=int(lengths.max()),
             equal_lengths=bool((lengths == lengths[0]).all()),
+            one_grid=len(distinct) == 1,
         )
 
 

@@ -14,6 +14,7 @@ from laws.objectives import CHOSEN, FIRST, Case, halves, part, positions
 from tiny import prepared
 
 from bertsmith.data.batch import Batch
+from bertsmith.models.layers import Attention, CrossAttention
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.kernel_choice import KernelName
 from bertsmith.objectives.base import Pretraining
@@ -78,9 +79,22 @@ def equal(batch: Batch) -> list[int]:
     return chosen
 
 
+@torch.no_grad()
+def shrink_queries(objective: Pretraining) -> None:
+    """Queries as small as those that T5 begins with, since it does not divide its scores. With greater ones a softmax
+    picks one key, and gradients in half precision are off by more than their norm, compiled or not.
+    """
+    for module in objective.modules():
+        if isinstance(module, CrossAttention):
+            module.query.weight /= module.query_scale
+        elif isinstance(module, Attention):
+            module.qkv.weight[: len(module.qkv.weight) // 3] /= module.query_scale
+
+
 def on_a_device(case: Case, data: Path) -> None:
     """A step in half precision by the real compiler; the second batch must never wait for the device."""
     objective, feed = case.built(data, **SIZES)
+    shrink_queries(objective)
     objective = objective.float().train().cuda()
     compiled = torch.compile(partial(cast_weights, objective, torch.bfloat16), fullgraph=True, dynamic=False)
     places = positions(feed)

@@ -6,11 +6,11 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from commands.ticking import tick
 from runs.test_suites import glue
 from tiny import prepared, recipe, write_text
 from typer.testing import CliRunner
@@ -29,7 +29,7 @@ from bertsmith.recipe import Recipe
 from bertsmith.runs import race_metrics
 from bertsmith.runs.race_metrics import MetricsConfig
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.train import checkpoint, clock, trainer
+from bertsmith.train import checkpoint, trainer
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.log import Log
 from bertsmith.train.signals import Signals
@@ -71,15 +71,7 @@ precision = "float32"
 
 @pytest.fixture(autouse=True)
 def _ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock by which every step takes a twentieth of a second, however busy the machine is."""
-    now, share = [0.0], clock.Clock.progress
-
-    def passing(self: clock.Clock, step: int, epoch: float) -> float:
-        now[0] += 0.05
-        return share(self, step, epoch)
-
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(clock.Clock, "progress", passing)
+    tick(monkeypatch)
 
 
 def pairs(folder: Path) -> Path:

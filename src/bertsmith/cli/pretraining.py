@@ -231,7 +231,12 @@ def race(
         ),
     ],
     out: Out,
-    data: Annotated[Path | None, typer.Option(help="Folder that `bertsmith prepare` wrote, for all recipes.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that `bertsmith prepare` wrote, for all recipes; for networks of images, the images."
+        ),
+    ] = None,
     texts: Annotated[
         list[str] | None,
         typer.Option("--text", help="Or text files, which are prepared with the tokenizer that each recipe takes."),
@@ -244,7 +249,9 @@ def race(
     points: Annotated[int, typer.Option(help="Number of checkpoints that are scored, evenly spaced.")] = 4,
     glue: Annotated[Path | None, typer.Option(help="Folder of GLUE tasks to fine-tune each checkpoint on.")] = None,
     tasks: Annotated[str, typer.Option(help="GLUE tasks, such as CoLA,SST-2; by default, all in the folder.")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="Fine-tuning runs per GLUE task, with different seeds.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Runs with different seeds: of each GLUE task, or of each network of images.")
+    ] = 1,
     finetune_overrides: Annotated[
         str, typer.Option(help='Fine-tuning settings, such as "optimizer.learning_rate=1e-3 train.epochs=5".')
     ] = "",
@@ -256,13 +263,18 @@ def race(
         bool, typer.Option("--lowercase/--cased", help="With --text: lowercase the text, or keep its case.")
     ] = True,
 ) -> None:
-    """Compare recipes: pretrain each on the same text with equal compute, and plot score against cost.
+    """Compare recipes: train each on the same text or images with equal compute, and plot score against cost.
 
     Run the same command again to resume it, or to add a recipe.
     """
     from bertsmith.commands import race as command
+    from bertsmith.commands import race_images
     from bertsmith.runs.race_metrics import MetricsConfig
 
+    rules = command.Rules(budget=budget, equal=equal, points=points)
+    if race_images.reads_images(recipes):
+        race_images.race(recipes, out, rules=rules, data=data, seeds=seeds)
+        return
     metrics = MetricsConfig(
         glue=glue,
         tasks=[task for task in tasks.split(",") if task],
@@ -271,5 +283,4 @@ def race(
         blimp=blimp,
         limit=limit,
     )
-    rules = command.Rules(budget=budget, equal=equal, points=points)
     command.race(recipes, out, rules=rules, metrics=metrics, data=data, texts=texts or [], lowercase=lowercase)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,29 +34,43 @@ class Entrant:
     overrides: list[str]  # those of all recipes, then its own
 
 
-def read_entrants(given: Sequence[str], *, budget: str, points: int) -> dict[str, Entrant]:
-    """The recipes by name, all with the same budget and the same checkpoints."""
+def read_entries(
+    given: Sequence[str], *, stem: Callable[[str], str], race_keys: Collection[str]
+) -> dict[str, tuple[str, list[str], list[str]]]:
+    """Each recipe of a race by its name, with the overrides of all recipes and with its own.
+
+    An override by itself is for all. `race_keys` are settings that the race itself sets.
+    """
     shared = [text for text in given if "=" in text.partition(" ")[0]]
     entries = [text.split() for text in given if text.strip() and text not in shared]
+    found: dict[str, tuple[str, list[str], list[str]]] = {}
+    for entry, *overrides in entries:
+        for text in (*shared, *overrides):
+            if text.partition("=")[0].strip() in race_keys:
+                raise RecipeError(f"'{text}'", "is set by the race", "Use --budget, --points, --data and --out")
+        name = " ".join((stem(entry), *overrides))
+        if folder_name(name) in map(folder_name, found):
+            raise RecipeError(entry, f"two recipes have the name '{name}'", "Rename a file, or leave one out")
+        found[name] = entry, shared, overrides
+    if not found:
+        raise RecipeError("race", "no recipe is given", "`bertsmith list` shows those that come with it")
+    return found
+
+
+def read_entrants(given: Sequence[str], *, budget: str, points: int) -> dict[str, Entrant]:
+    """The recipes by name, all with the same budget and the same checkpoints."""
     race_settings = [
         f"train.budget={budget}",
         "train.evaluations=0",
         f"train.checkpoints={points}",
         "train.keep_checkpoints=1000",
     ]
+    entries = read_entries(given, stem=lambda entry: recipes.find(entry).stem, race_keys=RACE_KEYS)
     entrants: dict[str, Entrant] = {}
-    for entry, *overrides in entries:
-        for text in (*shared, *overrides):
-            if text.partition("=")[0].strip() in RACE_KEYS:
-                raise RecipeError(f"'{text}'", "is set by the race", "Use --budget, --points, --data and --out")
-        stem = recipes.find(entry).stem
-        name = " ".join((stem, *overrides))
-        if folder_name(name) in map(folder_name, entrants):
-            raise RecipeError(entry, f"two recipes have the name '{name}'", "Rename a file, or leave one out")
+    for name, (entry, shared, overrides) in entries.items():
         recipe = pretrain.read_recipe(entry, [*shared, *overrides, *race_settings])
-        entrants[name] = Entrant(recipe, short_name(stem, recipe), [*shared, *overrides])
-    if not entrants:
-        raise RecipeError("race", "no recipe is given", "`bertsmith list` shows those that come with it")
+        label = short_name(recipes.find(entry).stem, recipe)
+        entrants[name] = Entrant(recipe, label, [*shared, *overrides])
     return entrants
 
 

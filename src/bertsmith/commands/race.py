@@ -25,6 +25,7 @@ from bertsmith.commands.race_report import REPORT, RESULT
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import BertsmithError, RecipeError, RunError, StopError
 from bertsmith.insight import leaderboard
+from bertsmith.insight.leaderboard import Unit
 from bertsmith.insight.table import Results
 from bertsmith.recipe import Recipe, settle
 from bertsmith.runs import autoconfig
@@ -108,35 +109,44 @@ def race(
                 if len(runners) == 1:
                     raise
                 failed.append(runner.name)
-                report_failure(runner, error)
+                report_failure(runner.name, runner.recipe.out, error)
         results = race_report.save(out, state)
-    CONSOLE.print(results.to_table())
-    CONSOLE.print(f"report {out / REPORT}, results {out / RESULT}")
-    if failed:
-        fact = f"{len(failed)} of {len(runners)} recipes failed: {', '.join(failed)}"
-        raise RunError(out, fact, "The reasons are printed above; the same command tries these recipes again")
+    show(results, out, failed, len(runners))
     return results
 
 
-def report_failure(runner: Runner, error: Exception) -> None:
+def show(results: Results, out: Path, failed: Sequence[str], entrants: int) -> None:
+    """Print the table of a race; an error names the recipes that failed."""
+    CONSOLE.print(results.to_table())
+    CONSOLE.print(f"report {out / REPORT}, results {out / RESULT}", markup=False)
+    if failed:
+        fact = f"{len(failed)} of {entrants} recipes failed: {', '.join(failed)}"
+        raise RunError(out, fact, "The reasons are printed above; the same command tries these recipes again")
+
+
+def report_failure(name: str, folder: Path, error: Exception) -> None:
     """Print why a recipe failed; the traceback of an error that is not the user's goes into the recipe's folder."""
     line = str(error)
     if not isinstance(error, BertsmithError):
-        path = runner.recipe.out / FAILURE
+        path = folder / FAILURE
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_atomic(path, "".join(traceback.format_exception(error)).encode())
         line = f"{type(error).__name__}: {line.partition(chr(10))[0]} (traceback in {path})"
-    CONSOLE.print(f"{runner.name} failed. {line}")
+    CONSOLE.print(f"{name} failed. {line}", markup=False)
     free_memory()
 
 
-def load_race(out: Path, rules: Rules, first: str) -> dict[str, Any]:
-    """The state of a race, from its folder; a race with other rules is refused."""
+def load_race(out: Path, rules: Rules, first: str, unit: Unit = "tokens") -> dict[str, Any]:
+    """The state of a race, from its folder; a race with other rules, or on other data, is refused."""
     given = {"budget": rules.budget, "equal": rules.equal, "points": rules.points}
     if not (out / RESULT).exists():
         machine = hardware.describe(hardware.select_device("auto"))
-        files.write_json(out / RESULT, {"rules": {**given, "pacemaker": first}, "machine": machine, "rows": []})
+        rules_of_all = {**given, "pacemaker": first}
+        files.write_json(out / RESULT, {"rules": rules_of_all, "unit": unit, "machine": machine, "rows": []})
     state = files.read_json(out / RESULT)
+    if state["unit"] != unit:
+        kind = "images" if state["unit"] == "images" else "text"
+        raise RunError(out, f"is a race on {kind}", "Choose another folder, or remove this one")
     for name, value in given.items():
         if (before := state["rules"][name]) != value:
             fact = f"was begun with --{name} {before}, and not {value}"
@@ -146,7 +156,7 @@ def load_race(out: Path, rules: Rules, first: str) -> dict[str, Any]:
 
 def check(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) -> None:
     """Refuse a recipe whose earlier results are those of other settings or another text."""
-    if (row := _row(state, runner.name)) is None:
+    if (row := find_row(state, runner.name)) is None:
         return
     recipe = with_budget(out, state, runner, rules)
     settle(recipe, MAY_DIFFER)
@@ -156,7 +166,7 @@ def check(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) -> Non
 
 def run_entrant(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) -> dict[str, Any]:
     """The row of a recipe, which is trained now unless it was before."""
-    if (row := _row(state, runner.name)) is not None:
+    if (row := find_row(state, runner.name)) is not None:
         return row
     recipe = with_budget(out, state, runner, rules)
     last = round(pretrain.pretrain(recipe)["step"])
@@ -181,7 +191,8 @@ def run_entrant(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) 
     return row
 
 
-def _row(state: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def find_row(state: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """The row of a recipe, if it has been trained."""
     return next((row for row in state["rows"] if row["name"] == name), None)
 
 
@@ -189,14 +200,20 @@ def with_budget(out: Path, state: Mapping[str, Any], runner: Runner, rules: Rule
     """The recipe with its length: the same time for all, or as many updates as the pacemaker's FLOPs allow."""
     if rules.equal == "time" or runner.name == state["rules"]["pacemaker"]:
         return runner.recipe
-    first = _row(state, state["rules"]["pacemaker"])
+    steps = round(pacemaker_flops(out, state) / (runner.cost.flops * runner.cost.tokens))
+    if steps < rules.points:
+        raise too_short(runner.recipe.out, steps, rules.points)
+    return replace(runner.recipe, train=replace(runner.recipe.train, budget=None, steps=steps))
+
+
+def pacemaker_flops(out: Path, state: Mapping[str, Any]) -> float:
+    """The FLOPs that the first recipe has spent, which the others get, too."""
+    first = find_row(state, state["rules"]["pacemaker"])
     if first is None:
         fact = f"its first recipe, '{state['rules']['pacemaker']}', sets the FLOPs and is not finished"
         raise RunError(out, fact, "Name it first")
-    steps = round(first["points"][-1]["flops"] / (runner.cost.flops * runner.cost.tokens))
-    if steps < rules.points:
-        raise _too_short(runner.recipe.out, steps, rules.points)
-    return replace(runner.recipe, train=replace(runner.recipe.train, budget=None, steps=steps))
+    flops: float = first["points"][-1]["flops"]
+    return flops
 
 
 def collect_points(out: Path, recipe: Recipe, last: int, cost: TrainingCost, rules: Rules) -> list[dict[str, Any]]:
@@ -216,11 +233,12 @@ def collect_points(out: Path, recipe: Recipe, last: int, cost: TrainingCost, rul
         spent = {"step": saved.step, "tokens": tokens, "seconds": seconds, "flops": tokens * cost.flops}
         points.append({"folder": str((folder / "model").relative_to(out)), "scores": {}, **spent})
     if len(points) < rules.points:
-        raise _too_short(recipe.out, last, rules.points)
+        raise too_short(recipe.out, last, rules.points)
     return points
 
 
-def _too_short(folder: Path, steps: int, points: int) -> RunError:
+def too_short(folder: Path, steps: int, points: int) -> RunError:
+    """The error of a budget in which there are fewer updates than points."""
     fact = f"the budget is over after {steps} updates, too soon for {points} points"
     return RunError(folder, fact, "Give a longer --budget and another --out, or fewer --points")
 

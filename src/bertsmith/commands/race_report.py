@@ -27,7 +27,9 @@ def save(out: Path, state: Mapping[str, Any]) -> Results:
     labelled = [{**row, "name": label} for row, label in zip(rows, labels(rows), strict=True)]
     shared = f"For all: {' '.join(shared_overrides(rows))}" if len(rows) > 1 and shared_overrides(rows) else ""
     title = f"The race: {count}, {compute}"
-    results = leaderboard.leaderboard_results(title, labelled, cost_axis, _protocol(state), subtitle=shared)
+    results = leaderboard.leaderboard_results(
+        title, labelled, cost_axis, _protocol(state), subtitle=shared, unit=state["unit"]
+    )
     files.write_atomic(out / REPORT, table.page(results).encode())
     return results
 
@@ -42,7 +44,7 @@ def _protocol(state: Mapping[str, Any]) -> dict[str, str]:
     protocol = {"equal": f"{_budget(state)} of training each"}
     if rules["equal"] == "flops":
         protocol["equal"] = f"the FLOPs that {rules['pacemaker']} spends in {_budget(state)}"
-    protocol["clock"] = "data loading, steps, logging and saving; not the tokenizer, shards, compilation and scoring"
+    protocol["clock"] = "data loading, steps, logging and saving; not preparing the data, compilation and scoring"
     for row in rows:
         for point in row["points"]:
             for name, score in point["scores"].items():

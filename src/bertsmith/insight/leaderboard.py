@@ -14,25 +14,35 @@ from bertsmith.metrics.intervals import confidence_interval
 
 Row = Mapping[str, Any]  # a name, parameters, the device's peak, and points with scores and what each took
 CostAxis = Literal["seconds", "flops"]
+Unit = Literal["tokens", "images"]
 BITS_PER_BYTE, BLIMP, MEAN = "bits per byte", "BLiMP", "mean of the tasks"
 UNITS = {"s": 1, "min": 60, "h": 3600}
 LEAD = "Each dot is a model that was saved on the way."
 
 
 def leaderboard_results(
-    title: str, rows: Sequence[Row], cost_axis: CostAxis, protocol: Mapping[str, str], subtitle: str = ""
+    title: str,
+    rows: Sequence[Row],
+    cost_axis: CostAxis,
+    protocol: Mapping[str, str],
+    subtitle: str = "",
+    *,
+    unit: Unit = "tokens",
 ) -> Results:
-    """One chart for each score, and a table of the last checkpoints' scores and cost."""
+    """One chart for each score, and a table of the last checkpoints' scores and cost.
+
+    `unit` is what a network reads, and the key of a point under which it is counted.
+    """
     known = {name for row in rows for point in row["points"] for name in point["scores"]}
     tasks = sorted(known - {BITS_PER_BYTE, BLIMP})
     names = [*([MEAN] if len(tasks) > 1 else []), *tasks, *(name for name in (BLIMP, BITS_PER_BYTE) if name in known)]
     time, gpu = _time_unit(rows), any(row["peak"] for row in rows)
-    columns = ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", *(["MFU"] if gpu else []), *names]
+    columns = ["recipe", "parameters", "time", unit, f"{unit}/s", "FLOPs", *(["MFU"] if gpu else []), *names]
     return Results(
         title=title,
         subtitle=subtitle,
         columns=columns,
-        rows=[_cells(row, names, tasks, time, gpu) for row in rows],
+        rows=[_cells(row, names, tasks, time, unit, gpu) for row in rows],
         protocol=protocol,
         chart=_picture(rows, cost_axis, names, tasks),
     )
@@ -80,13 +90,13 @@ def score_values(point: Mapping[str, Any], name: str, tasks: Sequence[str]) -> S
     return [mean(map(mean, known))] if all(known) else []
 
 
-def _cells(row: Row, names: Sequence[str], tasks: Sequence[str], time: str, gpu: bool) -> list[str]:
+def _cells(row: Row, names: Sequence[str], tasks: Sequence[str], time: str, unit: Unit, gpu: bool) -> list[str]:
     """A row of the table."""
     last = row["points"][-1]
     cells = [row["name"], format_number(row["parameters"]), f"{format_number(last['seconds'] / UNITS[time])} {time}"]
     cells += [
-        format_number(last["tokens"]),
-        format_number(last["tokens"] / last["seconds"]),
+        format_number(last[unit]),
+        format_number(last[unit] / last["seconds"]),
         format_number(last["flops"]),
     ]
     if gpu:

@@ -50,7 +50,7 @@ def finetune(recipe: ImageFineTune) -> dict[str, Any]:
     with joined(device, recipe.out) as processes:
         check_kind(recipe)
         recipe = divide(recipe, processes)
-        base = None if recipe.model is None else image_classifiers.read(recipe.model)
+        base = base_folder(recipe)
         data = image_data.read(recipe)
         for line in data.lines():
             CONSOLE.print(line, markup=False)
@@ -112,7 +112,7 @@ def build_task(
 ) -> ImageClassification:
     """The network with its weights, its classifier and, if there is one, its teacher."""
     labels = data.train.classes
-    shape = _network_config(recipe, base)
+    shape = network_config(recipe, base)
     if shape.channels != recipe.data.channels:
         fact = f"is {recipe.data.channels}, and the network reads {shape.channels}"
         raise RecipeError("data.channels", fact, f"Set data.channels={shape.channels}")
@@ -157,7 +157,12 @@ def export(recipe: ImageFineTune, task: ImageClassification, data: ImageData) ->
         image_classifiers.write(folder, shape, task.model.state_dict(), task.labels, processor, extra)
 
 
-def _network_config(recipe: ImageFineTune, base: ImageFolder | None) -> ImageConfig:
+def base_folder(recipe: ImageFineTune) -> ImageFolder | None:
+    """The model folder that a run goes on from; None for a network from scratch."""
+    return None if recipe.model is None else image_classifiers.read(recipe.model)
+
+
+def network_config(recipe: ImageFineTune, base: ImageFolder | None) -> ImageConfig:
     """The configuration of the network; one that goes on at another resolution has other positions.
 
     The fixed positions of a masked autoencoder are learned from here on, as by He et al. 2021, appendix A.1.

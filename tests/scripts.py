@@ -22,6 +22,7 @@ COMPILER = ("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor.l
 IMPORTED = [
     "bertsmith.commands.pretrain",
     "bertsmith.commands.finetune",
+    "tasks.small_images",
     "tiny",
     "scripts",
     "torch.utils.tensorboard",

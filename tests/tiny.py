@@ -1,6 +1,7 @@
 """A run small enough to be killed fifty times: a made-up language, two layers, thirty-two wide."""
 
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,12 +112,17 @@ def fail_at(step: int, recipe: Recipe) -> None:
 
 def train_in_a_child(recipe: Recipe, quiet: Path) -> None:
     """A run in a child process."""
+    in_a_child(lambda: pretrain.pretrain(recipe), quiet)
+
+
+def in_a_child(train: Callable[[], object], quiet: Path) -> None:
+    """Train in a child process, and end it as the command line would."""
     torch.set_num_threads(1)
     with quiet.open("a") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
     try:
-        pretrain.pretrain(recipe)
+        train()
     except BertsmithError as error:
         print(error, flush=True)
         os._exit(3 if "saved" in str(error) else 4)

@@ -13,6 +13,7 @@ import bertsmith
 from bertsmith.data.images.png import data_uri, encode
 from bertsmith.errors import BertsmithError
 from bertsmith.models.hf import image_classifiers
+from bertsmith.runs import image_recipe
 from bertsmith.train import log
 from bertsmith.train.step import Step
 
@@ -249,3 +250,10 @@ def test_what_does_not_fit_is_refused_in_a_line(
 def test_members_are_listed() -> None:
     assert "vit-small" in bertsmith.models("vit-*")
     assert "convnet-small" in bertsmith.models("convnet-*")
+
+
+@pytest.mark.parametrize(("count", "size"), [(24, 8), (200, 16)])
+def test_few_images_are_learnt_in_smaller_batches(count: int, size: int, tmp_path: Path) -> None:
+    images = save_folder(tmp_path / "images", count)
+    recipe = image_recipe.build_recipe(Path("vit-tiny"), images, tmp_path / "out", dev=None, seeds=1, overrides=[])
+    assert recipe.data.batch_size == size

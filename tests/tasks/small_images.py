@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from tiny import in_a_child
 from torch import Tensor
 
+import bertsmith
 from bertsmith.data.images.augmentation import AugmentationConfig
 from bertsmith.data.images.labelled_images import LabelledImages
 from bertsmith.data.images.png import encode
@@ -65,3 +67,10 @@ def save_folder(folder: Path, count: int = 24, **shape: int) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode(image.numpy()))
     return folder
+
+
+def train_on_images(folder: Path, out: Path, quiet: Path) -> None:
+    """A run of milliseconds a step, in a child process."""
+    overrides = [*SETTINGS, "train.steps=24", "train.evaluations=2", "train.checkpoints=8", "data.batch_size=8"]
+    options: dict[str, Any] = {"dev": folder, "overrides": [*overrides, "train.precision=float32"]}
+    in_a_child(lambda: bertsmith.finetune("vit-tiny", folder, out, **options), quiet)

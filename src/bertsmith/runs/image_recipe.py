@@ -32,6 +32,7 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {  # Touvron et al. 2020, table 9, for
 }
 COLOURED = {"operations": 2, "strength": 9.0, "erasing": 0.25}  # augmentation from scratch; none of grey images
 GREY_EPOCHS = 30.0  # digits and letters are learnt sooner than photographs
+UPDATES, SMALLEST_BATCH = 8, 8  # of an epoch, which a few images get in smaller batches; none is smaller than this
 PROBE_LEARNING_RATE = 1e-2  # of a linear classifier alone
 LARGE_SIDE, LARGE_SIZE = 160, 224  # images from this side on are read in the size of the papers
 PATCHES = ((48, 4), (96, 8), (LARGE_SIDE, 16))  # patches of images with sides below these, so that there are some fifty
@@ -91,7 +92,7 @@ def _from_scratch(member: str, seen: Survey, given: Mapping[str, Any]) -> dict[s
         values["network"] |= {"image_size": size, "patch_size": patch}
         # On MNIST, after two epochs of 10,000 images, 91 % accuracy where AdamW alone has 84 %.
         values["optimizer"] |= {"hidden_optimizer": "muon"}
-    values["data"] |= {"size": size, "channels": channels}
+    values["data"] |= {"size": size, "channels": channels, "batch_size": _batch_size(values, seen)}
     values["train"] |= {"epochs": GREY_EPOCHS} if seen.grey else {}
     values["augmentation"] = _augmentation(size, seen) | ({} if seen.grey else COLOURED)
     if isinstance(IMAGE_FAMILY[member], ConvNetConfig):
@@ -110,10 +111,17 @@ def _from_folder(model: Path, seen: Survey, given: Mapping[str, Any]) -> dict[st
     values: dict[str, Any] = {name: dict(settings) for name, settings in DEFAULTS.items()}
     values["model"] = str(model)
     values["data"] |= {"size": size, "channels": found.config.channels, "resample": found.processor.resample}
+    values["data"] |= {"batch_size": _batch_size(values, seen)}
     values["augmentation"] = _augmentation(size, seen)
     if _section(given, "task").get("linear_probe"):
         values["optimizer"] |= {"learning_rate": PROBE_LEARNING_RATE, "weight_decay": 0.0}
     return values
+
+
+def _batch_size(values: Mapping[str, Any], seen: Survey) -> int:
+    """The batch size of many images, or of a few a power of two with which an epoch has some updates."""
+    largest: int = values["data"]["batch_size"]
+    return min(largest, 1 << max(SMALLEST_BATCH, seen.count // UPDATES).bit_length() - 1)
 
 
 def fitting_sizes(seen: Survey) -> tuple[int, int]:

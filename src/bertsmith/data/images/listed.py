@@ -21,7 +21,6 @@ PATH_COLUMNS = [
     "filepath",
     "image_path",
     "image",
-    "image",
     "img",
     "img_path",
 ]

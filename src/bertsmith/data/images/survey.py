@@ -26,6 +26,7 @@ GREY_MODES = ("1", "L", "LA", "I", "I;16")  # of Pillow
 class Survey:
     """What the images of a path are like."""
 
+    count: int  # images for training, of which some may turn out to be damaged
     height: int  # in pixels; the median, if they differ
     width: int
     grey: bool
@@ -67,7 +68,8 @@ def survey(
     if (path.is_dir() and _arrays(path, "train")) or cifar.is_binary(path) or idx.is_idx(path):
         images = read(path)
         grey = idx.is_idx(path) or bool(path.is_dir() and idx.find_files(path, "train"))
-        return Survey(images.stacked().shape[2], images.stacked().shape[3], grey=grey, one_size=True)
+        height, width = images.stacked().shape[2:]
+        return Survey(len(images), height, width, grey=grey, one_size=True)
     if path.is_dir():
         inside = path / "train" if (path / "train").is_dir() else path
         listed = list((in_folders if labelled else anywhere)(inside))
@@ -78,6 +80,7 @@ def survey(
         return None
     heights, widths = (np.array([size[side] for size, _ in headers]) for side in (1, 0))
     return Survey(
+        len(listed),
         int(np.median(heights)),
         int(np.median(widths)),
         grey=all(mode in GREY_MODES for _, mode in headers),

@@ -66,9 +66,11 @@ def test_the_recipe_of_digits_takes_the_files_of_mnist(shared: Path, tmp_path: P
     assert run.result["protocol"]["examples"] == {"train": 10_000, "dev": 2_000}
 
 
-@pytest.mark.parametrize("recipe", ["vit-cifar10", "deit-cifar10"])
+@pytest.mark.parametrize("recipe", ["vit-cifar10", "deit-cifar10", "convnet-cifar10"])
 def test_the_recipes_of_cifar_take_its_files(recipe: str, shared: Path, tmp_path: Path) -> None:
-    small = ["network.layers=1", "network.width=32", "network.heads=2", "network.feed_forward=32"]
+    small = ["network.width=32"]
+    if recipe != "convnet-cifar10":
+        small += ["network.layers=1", "network.heads=2", "network.feed_forward=32"]
     run = bertsmith.finetune(
         recipe, shared / "data" / "cifar10", tmp_path / "run", steps=2, overrides=[*SAME, *small, "data.batch_size=16"]
     )

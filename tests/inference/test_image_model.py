@@ -247,7 +247,7 @@ def test_a_convolutional_network_is_used_alike(home: Path, tmp_path: Path) -> No
     assert loaded.probabilities(image)[0].tolist() == pytest.approx(expected, abs=1e-5)
     many = [photos.pixels(8 + at % 3, 12, at) for at in range(10)]
     rows = loaded.embed(many, size="own")
-    assert rows.shape == (10, 2 * 4 * 16)
+    assert rows.shape == (10, 2 * 8 * 16)
     assert np.allclose(rows[4], loaded.embed(many[4], size="own"), atol=1e-5)
     copy = bertsmith.load(loaded.save(tmp_path / "copy"), device="cpu")
     assert copy.predict(home / "images") == loaded.predict(home / "images")

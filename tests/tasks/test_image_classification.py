@@ -73,8 +73,8 @@ def test_micro_batches_do_not_change_the_update(config: VisionConfig | ConvNetCo
     options = {"mixup": 0.8, "cutmix": 1.0, "label_smoothing": 0.1}
     first = update(task(config, CHANGES, **options), data, [[8, 0, 3, 1, 5, 7]])
     parts = update(task(config, CHANGES, **options), data, [[8, 0, 3], [1], [5, 7]])
-    for name, weight in first.items():
-        torch.testing.assert_close(parts[name], weight, rtol=1e-3, atol=1e-4)
+    for name, weight in first.items():  # as a whole: AdamW divides a gradient of nearly 0 by its size
+        assert (parts[name] - weight).norm() < 2e-4 * weight.norm(), name
 
 
 def test_targets_are_probabilities_of_an_image_and_its_partner() -> None:

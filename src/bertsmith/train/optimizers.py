@@ -190,7 +190,7 @@ class Optimizer:
             if name not in parameters:
                 raise ValueError(f"hidden: there is no parameter '{name}'")
             shape = tuple(parameters[name].shape)
-            if len(shape) != 2 or count < 1 or shape[0] % count:
+            if len(shape) < 2 or count < 1 or shape[0] % count:
                 raise ValueError(f"hidden: '{name}' of shape {shape} is not {count} matrices stacked by rows")
         trained = {name: self.parameters[name] for name in hidden if name in self.parameters}
         if not trained:

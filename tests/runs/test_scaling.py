@@ -46,6 +46,31 @@ def test_the_network_that_is_needed_takes_its_share(monkeypatch: pytest.MonkeyPa
     assert scaling.plan(8, scaling.GPUS["h200"], **ask).efficiency == pytest.approx(1 - scaling.MAX_NETWORK_SHARE)
 
 
+def test_a_backward_pass_hides_all_but_the_last_bucket_or_as_much_as_it_is_long() -> None:
+    def plan(tokens: float, *, overlapped: bool, micro_batches: int = 1) -> scaling.Plan:
+        ask = {"tokens": tokens, "flops_per_token": 1e9, "parameters": 10**9, "micro_batches": micro_batches}
+        return scaling.plan(8, scaling.GPUS["h200"], overlapped=overlapped, **ask)
+
+    long, short = 2**24, 2**12
+    network, last = scaling.sum_seconds(4e9, 8), scaling.sum_seconds(scaling.BUCKET_BYTES, 8)
+    assert plan(long, overlapped=False).hidden_seconds == 0
+    assert plan(long, overlapped=True).hidden_seconds == pytest.approx(network - last)
+    hidden = plan(short, overlapped=True)
+    assert hidden.hidden_seconds == pytest.approx(hidden.compute_seconds * 2 / 3)
+    assert hidden.seconds == pytest.approx(hidden.compute_seconds / 3 + network)
+    assert plan(short, overlapped=True, micro_batches=4).hidden_seconds == pytest.approx(hidden.hidden_seconds / 4)
+
+
+def test_a_step_that_is_not_compiled_sends_during_its_backward_pass() -> None:
+    speeds = list[int]()
+    for change in ("train.compile=auto", "train.compile=never", "train.precision=float32", "train.deterministic=true"):
+        done = CliRunner().invoke(app, ["check", "bert-base", "--gpus", "8", change], catch_exceptions=False)
+        found = re.search(r"about ([\d,]+) tokens/s", done.output)
+        assert found is not None, done.output
+        speeds.append(int(found[1].replace(",", "")))
+    assert speeds[0] == speeds[3] < speeds[1] == speeds[2]
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [

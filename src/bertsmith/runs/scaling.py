@@ -1,6 +1,7 @@
 """What training on many GPUs would take: a stated model of compute and network, from what one GPU was measured at.
 
-    an update = the compute of its micro-batches, divided among the GPUs + the sum of all gradients over them
+    an update = the compute of its micro-batches, divided among the GPUs + the sum of all gradients over them,
+                less what of that sum the last backward pass hides
 
 One H200 trains BERT-base on ragged rows at 871,000 tokens/s, 470 TFLOP/s by the usual count (`bench/pretrain.py`).
 Nothing here has been measured on more than one GPU.
@@ -17,7 +18,9 @@ GPUS_PER_NODE = 8
 WITHIN_NODE, BETWEEN_NODES = 3.6e11, 4.0e10
 LATENCY = 2e-5  # seconds of one message
 GRADIENT_BYTES = 4  # of a weight: gradients are added up in float32
-BUCKET_BYTES = 1 << 26  # gradients that are sent at a time, as in train/gradient_sum.py
+BUCKET_BYTES = 1 << 26  # gradients that are sent at a time, as in train/gradient_buckets.py
+MIN_BUCKETS = 8  # of a network, as there
+BACKWARD = 2 / 3  # of the compute of a micro-batch
 MAX_NETWORK_SHARE = 0.1  # of an update; more means that the network is too slow for so many GPUs
 
 
@@ -45,11 +48,12 @@ class Plan:
     compute_seconds: float
     network_seconds: float
     tokens: float  # of an update
+    hidden_seconds: float = 0.0  # of the network, while the backward pass goes on
 
     @property
     def seconds(self) -> float:
-        """Of an update. Gradients are sent after the backward pass, so that the two add up."""
-        return self.compute_seconds + self.network_seconds
+        """Of an update."""
+        return self.compute_seconds + self.network_seconds - self.hidden_seconds
 
     @property
     def tokens_per_second(self) -> float:
@@ -73,10 +77,26 @@ def gpu_named(name: str) -> Gpu:
     return GPUS[name.lower()]
 
 
-def plan(gpus: int, gpu: Gpu, *, tokens: float, flops_per_token: float, parameters: int) -> Plan:
-    """An update of so many tokens on so many GPUs."""
+def plan(
+    gpus: int,
+    gpu: Gpu,
+    *,
+    tokens: float,
+    flops_per_token: float,
+    parameters: int,
+    micro_batches: int = 1,
+    overlapped: bool = False,
+) -> Plan:
+    """An update of so many tokens on so many GPUs, of which each computes this number of micro-batches.
+
+    `overlapped` gradients are sent in buckets during the last backward pass, all but the last bucket.
+    """
     compute = tokens * flops_per_token / gpus / gpu.flops
-    return Plan(gpus, compute, sum_seconds(GRADIENT_BYTES * parameters, gpus), tokens)
+    size = GRADIENT_BYTES * parameters
+    network = sum_seconds(size, gpus)
+    sent_last = sum_seconds(min(size / MIN_BUCKETS, BUCKET_BYTES), gpus)
+    hidden = min(network - sent_last, BACKWARD * compute / micro_batches) if overlapped else 0.0
+    return Plan(gpus, compute, network, tokens, hidden)
 
 
 def sum_seconds(size: float, gpus: int) -> float:

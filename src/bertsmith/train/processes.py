@@ -61,6 +61,11 @@ class Processes:
                 dist.all_reduce(flat)
                 _unflatten(flat, together)
 
+    def start_sum(self, tensor: Tensor) -> "PendingSum":
+        """Begin to add up a tensor over all processes, in place, while this process goes on computing."""
+        with self._explained():
+            return PendingSum(self, tensor, dist.all_reduce(tensor, async_op=True))
+
     def sum_tensors_in_order(self, tensors: Sequence[Tensor]) -> None:
         """The same, in the order of a binary tree: the same bits as where one process adds up in that order.
 
@@ -105,6 +110,21 @@ class Processes:
             here = f"process {self.rank} of {self.size} on {socket.gethostname()}"
             fact = "lost another process of the run, which ended or cannot be reached"
             raise RunError(here, fact, "Its own message says why; the same command resumes the run") from error
+
+
+@dataclass(frozen=True)
+class PendingSum:
+    """A tensor that is being added up over all processes."""
+
+    processes: Processes
+    tensor: Tensor
+    work: Any
+
+    def wait(self) -> Tensor:
+        """The sum: on a GPU kernels that read it wait, and the host does not."""
+        with self.processes._explained():
+            self.work.wait()
+        return self.tensor
 
 
 ALONE = Processes()

@@ -40,8 +40,8 @@ class Step:
     """Forward, backward and optimizer step: plain, compiled, or replayed from CUDA graphs if the optimizer allows it.
 
     Losses are sums over targets, divided once by the counts of all micro-batches. Several processes compute some of the
-    micro-batches each (data parallelism): counts are added up before the first `backward`, gradients and losses after
-    the last, and every process makes the same update.
+    micro-batches each (data parallelism): counts are added up before the first `backward`, gradients during the last
+    one or after it, and every process makes the same update.
     """
 
     def __init__(
@@ -75,6 +75,8 @@ class Step:
         else:
             for index, batch in zip(self.part, batches, strict=True):
                 self._seed_dropout(step, index)
+                if index == self.part[-1]:
+                    self.gradient.before_last()
                 self.gradient.add(self.backward(self._terms(batch), counts))
             values = self._optimizer_step(self.gradient.finish())
         return StepResult(values, self.loss_weights, self.optimizer.config.learning_rate * rate_factor, counts)

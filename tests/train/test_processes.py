@@ -1,5 +1,6 @@
 """Several processes train as one: the same bits in deterministic runs, from any number of them to any other."""
 
+import errno
 import math
 import os
 import re
@@ -29,7 +30,7 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import FineTune, Recipe
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.runs.micro_batches import divide
-from bertsmith.train import log
+from bertsmith.train import checkpoint, log
 from bertsmith.train.gradient_sum import GradientSum
 from bertsmith.train.processes import ALONE, Processes
 from bertsmith.train.trainer import Trainer
@@ -71,6 +72,24 @@ def poisoned(given: Recipe) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MaskedLM, "forward", poison)
+        pretrain.pretrain(given)
+
+
+def full(given: Recipe) -> None:
+    """A run whose last process has no room for its part of the second checkpoint."""
+    save, calls = checkpoint.save, iter(range(1, 100))
+
+    def refuse(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def saving(*arguments: Any, processes: Processes, **options: Any) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            if next(calls) == 2 and processes.rank == processes.size - 1:
+                patch.setattr(os, "write", refuse)
+            return save(*arguments, processes=processes, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save", saving)
         pretrain.pretrain(given)
 
 
@@ -135,6 +154,8 @@ def done(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]
         add(f"as they come-{size}", size, *SHORT)
     add("straight", 1, *LONG)
     add("poisoned", 2, *EXACT, work=poisoned)
+    add("full", 2, *EXACT, "train.checkpoints=5", work=full)
+    add("full", 4, *EXACT, "train.checkpoints=5")
     for number, size in enumerate(WALK[:-1], 1):
         add("walk", size, *LONG, work=stopped_at, before=(2 * number,))
     add("walk", WALK[-1], *LONG)
@@ -213,6 +234,20 @@ def test_a_loss_of_one_process_that_is_no_number_is_skipped_by_all(done: dict[st
     steps = [one for one in log.read(folder_of(done["poisoned"]) / log.NAME) if one["kind"] == "step"]
     assert [one["skipped"] for one in steps] == [0, 1, 1, 1, 1]  # the third micro-batch of a process is in step 2
     assert all(torch.isfinite(tensor).all() for tensor in weights(folder_of(done["poisoned"])).values())
+
+
+@slow
+def test_a_checkpoint_is_written_in_parts_and_all_stop_where_one_has_no_room_for_its_own(done: dict[str, Job]) -> None:
+    """The run of four processes goes on from the first checkpoint of two, and ends as if nothing had been."""
+    lines = [line for rank in (0, 1) for line in done["full"].said(rank).splitlines() if "the disk is full" in line]
+    assert len(lines) == 2
+    assert all(re.search(r"step-000000002\S*: the disk is full: [\d,]+ bytes needed", line) for line in lines)
+    assert "resuming from step 1" in done["full"].said()
+    assert_same(folder_of(done["0-1"]), folder_of(done["full"]))
+    [*_, newest] = sorted(folder_of(done["full"]).glob("checkpoints/step-*"))
+    tables = {path.name for path in newest.glob("*.safetensors")}
+    assert {f"model-{rank}-of-4.safetensors" for rank in range(2)} <= tables
+    assert len(tables) < 8  # a part is one or two tables
 
 
 def killing(step: int, given: Recipe) -> None:

@@ -6,19 +6,21 @@ depend on how many they are. Small facts, such as the progress or a signal, are 
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bertsmith.errors import RunError
+from bertsmith.errors import BertsmithError, RunError
 from bertsmith.train.lock import Lock
+
+T = TypeVar("T")
 
 SILENCE = timedelta(hours=1)  # how long a process waits for another, as during an evaluation
 
@@ -30,11 +32,17 @@ class Processes:
     rank: int = 0
     size: int = 1
     pairs: tuple[Any, ...] = field(default=(), repr=False)  # groups of two, in which sums have a fixed order
+    group: Any = field(default=None, repr=False)  # in which messages are exchanged; None: that of training
+    background_group: Any = field(default=None, repr=False)
 
     @property
     def main(self) -> bool:
         """Whether this is the first process, which logs, evaluates and writes."""
         return self.rank == 0
+
+    def in_background(self) -> "Processes":
+        """The same processes for a thread of each, whose messages do not meet those of training."""
+        return replace(self, group=self.background_group)
 
     def part(self, micro_batches: int) -> range:
         """The micro-batches of an update that this process computes: neighbours, as many as every other if possible."""
@@ -87,6 +95,26 @@ class Processes:
             dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
         return values[0]
 
+    def together(self, work: Callable[[], T]) -> list[T]:
+        """What `work` returns in each process. If it fails in one of them, it fails in all, with the same line."""
+        if self.size == 1:
+            return [work()]
+        outcomes: list[Any] = [None] * self.size
+        own: Exception | None = None
+        result: T | None = None
+        try:
+            result = work()
+        except Exception as error:
+            own = error
+        with self._explained():
+            dist.all_gather_object(outcomes, (result, self._in_one_line(own)), group=self.group)
+        if own is not None:
+            raise own
+        for _, line in outcomes:
+            if line is not None:
+                raise line
+        return [outcome for outcome, _ in outcomes]
+
     def share(self, tensors: Sequence[Tensor]) -> None:
         """Give all processes the main one's tensors."""
         if self.size == 1:
@@ -99,6 +127,16 @@ class Processes:
         """Return when all processes are here."""
         self.from_main(None)
 
+    def _in_one_line(self, error: Exception | None) -> BertsmithError | None:
+        """An error as other processes report it."""
+        if error is None or isinstance(error, BertsmithError):
+            return error
+        return RunError(self._name, f"failed ({type(error).__name__}: {error})", "The same command resumes the run")
+
+    @property
+    def _name(self) -> str:
+        return f"process {self.rank} of {self.size} on {socket.gethostname()}"
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """One line for a process that cannot reach another one, which has ended."""
@@ -107,9 +145,8 @@ class Processes:
         except RuntimeError as error:
             if isinstance(error, torch.cuda.OutOfMemoryError):
                 raise
-            here = f"process {self.rank} of {self.size} on {socket.gethostname()}"
             fact = "lost another process of the run, which ended or cannot be reached"
-            raise RunError(here, fact, "Its own message says why; the same command resumes the run") from error
+            raise RunError(self._name, fact, "Its own message says why; the same command resumes the run") from error
 
 
 @dataclass(frozen=True)
@@ -156,7 +193,8 @@ def _connected(device: torch.device) -> Iterator[Processes]:
     dist.init_process_group(backend, timeout=SILENCE)
     try:
         rank, size = dist.get_rank(), dist.get_world_size()
-        yield Processes(rank, size, tuple(_pairs(rank, size)))
+        background = dist.new_group(backend="gloo", timeout=SILENCE)
+        yield Processes(rank, size, tuple(_pairs(rank, size)), background_group=background)
     finally:
         dist.destroy_process_group()
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bertsmith.train import gradient_buckets
 from bertsmith.train.gradient_buckets import GradientBuckets, divide
-from bertsmith.train.processes import PendingSum, Processes
+from bertsmith.train.processes import Pending, Processes
 
 
 class Work:
@@ -26,18 +26,19 @@ class Pair(Processes):
     size: int = 2
     sent: list[int] = field(default_factory=list)
 
-    def start_sum(self, tensor: Tensor) -> PendingSum:
+    def start_sum(self, tensor: Tensor, owner: int | None = None) -> Pending:
         self.sent.append(tensor.numel())
-        return PendingSum(self, tensor.mul_(2), Work())
+        return Pending(self, tensor.mul_(2), Work())
 
     def sum_numbers(self, numbers: Mapping[str, float]) -> dict[str, float]:
         return {name: 2 * number for name, number in numbers.items()}
 
 
-def chain(pair: Pair) -> tuple[nn.Sequential, GradientBuckets]:
+def chain(pair: Pair, *owners: int) -> tuple[nn.Sequential, GradientBuckets]:
     """Three layers with a bucket each."""
     layers = nn.Sequential(*(nn.Linear(width, width + 1, bias=False) for width in (1, 2, 3)))
-    return layers, GradientBuckets(dict(layers.named_parameters()), pair)
+    parameters = dict(layers.named_parameters())
+    return layers, GradientBuckets(parameters, pair, dict(zip(parameters, owners, strict=True)) if owners else None)
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +87,16 @@ def test_a_complete_bucket_waits_for_those_before_it() -> None:
     buckets.finish()
     assert pair.sent == [12, 6, 2]
     assert [parameter.grad is None for parameter in layers.parameters()] == [False, False, True]
+
+
+def test_with_owners_a_process_has_the_gradients_of_its_own_parameters_only() -> None:
+    layers, buckets = chain(Pair(), 0, 1, 0)
+    buckets.send_when_complete()
+    layers(torch.ones(1, 1)).sum().backward()
+    buckets.finish()
+    assert [parameter.grad is None for parameter in layers.parameters()] == [False, True, False]
+
+
+def test_a_bucket_has_one_owner() -> None:
+    tensors = [torch.zeros(1) for _ in range(5)]
+    assert [len(bucket) for bucket in divide(tensors, 1000, [0, 0, 1, 1, 2])] == [2, 2, 1]

@@ -152,6 +152,9 @@ def done(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]
             out = folder / f"{name}-{size}"
             jobs.append(Job(size, out.with_suffix(".txt"), work, (base.parent / "images", out)))
         add(f"as they come-{size}", size, *SHORT)
+        add(f"muon as they come-{size}", size, *SHORT, OPTIMIZERS[2])
+    add("not sharded", 2, *SHORT, "train.shard_optimizer=false")
+    add("not sharded in order", 2, *EXACT, OPTIMIZERS[2], "train.shard_optimizer=false")
     add("straight", 1, *LONG)
     add("poisoned", 2, *EXACT, work=poisoned)
     add("full", 2, *EXACT, "train.checkpoints=5", work=full)
@@ -220,8 +223,22 @@ def test_the_number_of_processes_may_change_at_every_resume(done: dict[str, Job]
 
 
 @slow
-def test_sums_as_they_come_differ_by_rounding_alone(done: dict[str, Job]) -> None:
-    folders = [folder_of(done[f"as they come-{size}"]) for size in SIZES[:2]]
+def test_a_divided_optimizer_makes_the_same_updates_as_a_whole_one(done: dict[str, Job]) -> None:
+    assert_same(folder_of(done["2-1"]), folder_of(done["not sharded in order"]))
+
+
+@slow
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("as they come-1", "as they come-2"),
+        ("muon as they come-1", "muon as they come-2"),
+        ("as they come-2", "not sharded"),
+    ],
+    ids=["adamw", "muon", "not sharded"],
+)
+def test_sums_as_they_come_differ_by_rounding_alone(names: tuple[str, str], done: dict[str, Job]) -> None:
+    folders = [folder_of(done[name]) for name in names]
     one, other = map(weights, folders)
     for name, tensor in one.items():
         torch.testing.assert_close(other[name], tensor, rtol=0, atol=1e-5, msg=name)
@@ -245,9 +262,11 @@ def test_a_checkpoint_is_written_in_parts_and_all_stop_where_one_has_no_room_for
     assert "resuming from step 1" in done["full"].said()
     assert_same(folder_of(done["0-1"]), folder_of(done["full"]))
     [*_, newest] = sorted(folder_of(done["full"]).glob("checkpoints/step-*"))
-    tables = {path.name for path in newest.glob("*.safetensors")}
-    assert {f"model-{rank}-of-4.safetensors" for rank in range(2)} <= tables
-    assert len(tables) < 8  # a part is one or two tables
+    for table in ("model", "optimizer"):
+        parts = [newest / f"{table}-{rank}-of-4.safetensors" for rank in range(4)]
+        assert sorted(newest.glob(f"{table}-*")) == parts
+        sizes = [path.stat().st_size for path in parts]
+        assert max(sizes) < 0.6 * sum(sizes)
 
 
 def killing(step: int, given: Recipe) -> None:

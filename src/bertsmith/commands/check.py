@@ -66,6 +66,8 @@ def _on_gpus(
         parameters=parameters,
         micro_batches=update // (each * gpus),
         overlapped=_is_overlapped(recipe, objective),
+        muon_parameters=_muon_parameters(recipe, objective),
+        sharded=recipe.train.shard_optimizer,
     )
     memory = _memory(recipe, objective, parameters, each)
     fits = "" if memory < kind.memory else f": more than the {kind.memory / 1e9:.0f} GB it has"
@@ -86,6 +88,13 @@ def _on_gpus(
             f"{scaling.BETWEEN_NODES / 1e9:.0f} between machines"
         )
     return facts
+
+
+def _muon_parameters(recipe: Recipe, objective: Pretraining) -> int:
+    """How many weights Muon updates."""
+    parameters = dict(objective.named_parameters())
+    muon = recipe.optimizer.hidden_optimizer == "muon"
+    return sum(parameters[name].numel() for name in objective.hidden_matrices()) if muon else 0
 
 
 def _is_overlapped(recipe: Recipe, objective: Pretraining) -> bool:

@@ -5,12 +5,11 @@ syncing. The next save waits for it, as does the end of the run, however it ends
 """
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-
-from torch import Tensor
 
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
@@ -33,10 +32,10 @@ class CheckpointWriter:
     def failed(self) -> bool:
         return self.error is not None
 
-    def save(self, saved: Checkpoint) -> None:
-        """Copy the tensors of this process, and write them in the background."""
+    def save(self, saved: Checkpoint, divided: Collection[str] = ()) -> None:
+        """Copy the tensors of this process, and write them in the background. Of `divided` tables it has its own."""
         self.wait()
-        part = copied(saved, self.processes)
+        part = copied(saved, self.processes, divided)
         self._thread = Thread(target=self._write, args=(part,), name="checkpoint")
         self._thread.start()
 
@@ -71,18 +70,20 @@ class CheckpointWriter:
         self.last_seconds = time.monotonic() - began
 
 
-def copied(saved: Checkpoint, processes: Processes) -> Checkpoint:
+def copied(saved: Checkpoint, processes: Processes, divided: Collection[str] = ()) -> Checkpoint:
     """The part of a checkpoint that this process writes, in the host's memory, where training does not change it.
 
-    All processes have the same tensors; each writes neighbours, of about as many bytes as every other.
+    Of `divided` tables that is all that it has. All have the same other tables, and write about as many bytes of them.
     """
-    total = sum(tensor.nbytes for tensors in saved.tensors.values() for tensor in tensors.values())
-    own: dict[str, dict[str, Tensor]] = {}
-    begin = 0
-    for table, tensors in saved.tensors.items():
-        for name, tensor in tensors.items():
-            middle = begin + tensor.nbytes / 2
-            if int(middle * processes.size / max(total, 1)) == processes.rank:
-                own.setdefault(table, {})[name] = tensor.detach().to("cpu", copy=True)
-            begin += tensor.nbytes
-    return replace(saved, tensors=own)
+    whole = [(table, name) for table, tensors in saved.tensors.items() if table not in divided for name in tensors]
+    owners = processes.divide([saved.tensors[table][name].nbytes for table, name in whole])
+    others = {entry for entry, owner in zip(whole, owners, strict=True) if owner != processes.rank}
+    own = {
+        table: {
+            name: tensor.detach().to("cpu", copy=True)
+            for name, tensor in tensors.items()
+            if (table, name) not in others
+        }
+        for table, tensors in saved.tensors.items()
+    }
+    return replace(saved, tensors={table: tensors for table, tensors in own.items() if tensors or processes.main})

@@ -19,11 +19,18 @@ class GradientSum:
     two each, or four processes one.
     """
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], processes: Processes, *, in_order: bool) -> None:
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        processes: Processes,
+        *,
+        in_order: bool,
+        owners: Mapping[str, int] | None = None,  # the only process that needs the gradient of each parameter
+    ) -> None:
         self.parameters, self.processes, self.in_order = parameters, processes, in_order
         self._subtrees: list[tuple[int, dict[str, Tensor]]] = []  # sums of 2**height micro-batches, the largest first
         self._losses: Tensor | None = None
-        self._buckets = None if in_order or processes.size == 1 else GradientBuckets(parameters, processes)
+        self._buckets = None if in_order or processes.size == 1 else GradientBuckets(parameters, processes, owners)
 
     def before_last(self) -> None:
         """The next backward pass is the last one of this process in the update."""

@@ -69,10 +69,28 @@ class Processes:
                 dist.all_reduce(flat)
                 _unflatten(flat, together)
 
-    def start_sum(self, tensor: Tensor) -> "PendingSum":
-        """Begin to add up a tensor over all processes, in place, while this process goes on computing."""
+    def divide(self, weights: Sequence[float]) -> list[int]:
+        """The process for each of some things in a row: neighbours, of about as much weight as every other has."""
+        total, begin, owners = sum(weights), 0.0, list[int]()
+        for weight in weights:
+            owners.append(min(self.size - 1, int((begin + weight / 2) * self.size / total)) if total else 0)
+            begin += weight
+        return owners
+
+    def start_sum(self, tensor: Tensor, owner: int | None = None) -> "Pending":
+        """Begin to add up a tensor over all processes in place, while this process goes on computing.
+
+        With an owner, only that process has the sum (reduce), else all (all-reduce).
+        """
         with self._explained():
-            return PendingSum(self, tensor, dist.all_reduce(tensor, async_op=True))
+            if owner is None:
+                return Pending(self, tensor, dist.all_reduce(tensor, async_op=True))
+            return Pending(self, tensor, dist.reduce(tensor, dst=owner, async_op=True))
+
+    def start_broadcast(self, tensor: Tensor, owner: int) -> "Pending":
+        """Begin to give all processes the owner's tensor, in place."""
+        with self._explained():
+            return Pending(self, tensor, dist.broadcast(tensor, src=owner, async_op=True))
 
     def sum_tensors_in_order(self, tensors: Sequence[Tensor]) -> None:
         """The same, in the order of a binary tree: the same bits as where one process adds up in that order.
@@ -150,15 +168,15 @@ class Processes:
 
 
 @dataclass(frozen=True)
-class PendingSum:
-    """A tensor that is being added up over all processes."""
+class Pending:
+    """A tensor that is on its way between processes."""
 
     processes: Processes
     tensor: Tensor
     work: Any
 
     def wait(self) -> Tensor:
-        """The sum: on a GPU kernels that read it wait, and the host does not."""
+        """The tensor as it arrives: on a GPU kernels that read it wait, and the host does not."""
         with self.processes._explained():
             self.work.wait()
         return self.tensor

@@ -155,7 +155,7 @@ class Trainer:
             self._read_step_metrics(0.0, force=True)
             began = time.monotonic()
             self.log.sync()
-        self.writer.save(self._checkpoint())
+        self.writer.save(self._checkpoint(), self.train_step.divided_tables)
         self.overhead.add_checkpoint(time.monotonic() - began, self.writer.last_seconds)
         self.step_metrics.start_lap(self.state.tokens)
 

@@ -46,6 +46,42 @@ def test_the_network_that_is_needed_takes_its_share(monkeypatch: pytest.MonkeyPa
     assert scaling.plan(8, scaling.GPUS["h200"], **ask).efficiency == pytest.approx(1 - scaling.MAX_NETWORK_SHARE)
 
 
+def test_a_backward_pass_hides_all_but_the_last_bucket_or_as_much_as_it_is_long() -> None:
+    def plan(tokens: float, *, overlapped: bool, micro_batches: int = 1, sharded: bool = False) -> scaling.Plan:
+        ask = {"tokens": tokens, "flops_per_token": 1e9, "parameters": 10**9, "micro_batches": micro_batches}
+        return scaling.plan(8, scaling.GPUS["h200"], overlapped=overlapped, sharded=sharded, **ask)
+
+    long, short = 2**24, 2**12
+    network, last = scaling.sum_seconds(4e9, 8), scaling.sum_seconds(scaling.BUCKET_BYTES, 8)
+    assert plan(long, overlapped=False).hidden_seconds == 0
+    assert plan(long, overlapped=True).hidden_seconds == pytest.approx(network - last)
+    half = plan(long, overlapped=True, sharded=True)  # new weights are the other half, and are sent after the step
+    assert half.hidden_seconds == pytest.approx((network - last) / 2)
+    hidden = plan(short, overlapped=True)
+    assert hidden.hidden_seconds == pytest.approx(hidden.compute_seconds * 2 / 3)
+    assert hidden.seconds == pytest.approx(hidden.compute_seconds / 3 + network + hidden.optimizer_seconds)
+    assert plan(short, overlapped=True, micro_batches=4).hidden_seconds == pytest.approx(hidden.hidden_seconds / 4)
+
+
+def test_a_divided_optimizer_takes_its_share_of_the_time() -> None:
+    ask = {"tokens": 2**17, "flops_per_token": 5e8, "parameters": 10**8}
+    whole, part = (scaling.plan(8, scaling.GPUS["h200"], sharded=sharded, **ask) for sharded in (False, True))
+    assert whole.optimizer_seconds == 8 * part.optimizer_seconds == pytest.approx(1e8 * scaling.ADAMW)
+    assert whole.network_seconds == part.network_seconds
+    muon = scaling.plan(8, scaling.GPUS["h200"], sharded=False, muon_parameters=10**8, **ask)
+    assert muon.optimizer_seconds == pytest.approx(1e8 * scaling.MUON)
+
+
+def test_a_step_that_is_not_compiled_sends_during_its_backward_pass() -> None:
+    speeds = list[int]()
+    for change in ("train.compile=auto", "train.compile=never", "train.precision=float32", "train.deterministic=true"):
+        done = CliRunner().invoke(app, ["check", "bert-base", "--gpus", "8", change], catch_exceptions=False)
+        found = re.search(r"about ([\d,]+) tokens/s", done.output)
+        assert found is not None, done.output
+        speeds.append(int(found[1].replace(",", "")))
+    assert speeds[0] == speeds[3] < speeds[1] == speeds[2]
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [

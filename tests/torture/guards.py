@@ -23,6 +23,7 @@ SHARDS, VERIFICATION, SHARING = "data/test_shards.py", "data/test_verification.p
 TRAINER, FILES, PREPARE = "train/test_trainer.py", "test_files.py", "data/test_prepare.py"
 REFUSALS, VECTORS, LINT = "models/test_refusals.py", "train/test_word2vec.py", "house/test_floors.py"
 ORDER = f"{CHECKPOINT}::test_all_is_on_the_disk_before_it_gets_its_name"
+WRITER = "train/test_checkpoint_writer.py"
 FLIPS = f"{CHECKPOINT}::test_every_flipped_bit_is_found_and_the_checkpoint_before_is_used"
 KILLS = f"{CHECKPOINT}::test_a_kill_at_any_call_harms_no_checkpoint"
 SYNCED = "test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to"
@@ -110,15 +111,15 @@ SAVED = [
     Guard(
         "what a kill has left is swept",
         "train/checkpoint.py",
-        '        for leftover in folder.glob(f"{TEMPORARY}*"):',
-        "        for leftover in list[Path]():",
+        '    for leftover in folder.glob(f"{TEMPORARY}*"):',
+        "    for leftover in list[Path]():",
         f"{CHECKPOINT}::test_leftovers_of_a_kill_are_swept_at_the_next_save",
     ),
     Guard(
         "a broken checkpoint is replaced",
         "train/checkpoint.py",
-        "        if not _is_whole(final):",
-        "        if not final.exists():",
+        "    if _is_whole(final):",
+        "    if final.exists():",
         f"{CHECKPOINT}::test_a_broken_checkpoint_of_the_same_step_is_replaced",
     ),
     Guard(
@@ -138,7 +139,7 @@ SAVED = [
     Guard(
         "a checkpoint is written under another name",
         "train/checkpoint.py",
-        '    temporary = final.with_name(f"{TEMPORARY}new-{final.name}")',
+        '    temporary = final.with_name(f"{TEMPORARY}new-{final.name}-{secrets.token_hex(4)}")',
         "    temporary = final",
         KILLS,
     ),
@@ -339,9 +340,37 @@ RESUMED = [
     Guard(
         "being asked to stop saves",
         "train/trainer.py",
-        "        self.save()\n        fact = ",
-        "        fact = ",
+        "        self.save()\n        self.writer.wait()\n",
+        "",
         "train/test_kills.py::test_a_signal_costs_at_most_one_step",
+    ),
+    Guard(
+        "what is written in the background is a copy",
+        "train/checkpoint_writer.py",
+        'tensor.detach().to("cpu", copy=True)',
+        'tensor.detach().to("cpu")',
+        f"{WRITER}::test_training_changes_no_checkpoint_that_is_being_written",
+    ),
+    Guard(
+        "one checkpoint waits for the one before",
+        "train/checkpoint_writer.py",
+        "        self.wait()\n        part = ",
+        "        part = ",
+        f"{WRITER}::test_a_save_waits_for_the_one_before",
+    ),
+    Guard(
+        "a checkpoint that cannot be written stops the run",
+        "train/trainer.py",
+        '        if asked["failures"]:',
+        "        if False:",
+        f"{WRITER}::test_a_disk_that_fills_during_a_run_stops_it_at_the_next_step_and_costs_nothing",
+    ),
+    Guard(
+        "a run ends after its last checkpoint is written",
+        "train/checkpoint_writer.py",
+        "        self._join()  #",
+        "        pass  #",
+        f"{WRITER}::test_a_run_that_fails_finishes_the_checkpoint_that_it_has_begun",
     ),
     Guard(
         "signals are given back",
@@ -461,8 +490,8 @@ PREPARED = [
     Guard(
         "a checkpoint waits for the verification",
         "train/trainer.py",
-        "        self.feed.verify()\n        self._read_step_metrics",
-        "        self._read_step_metrics",
+        "            self.feed.verify()\n            self._read_step_metrics",
+        "            self._read_step_metrics",
         f"{VERIFICATION}::{DURING_STEPS}",
     ),
     Guard(

@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -89,22 +90,25 @@ def test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
+    on_disk: list[tuple[int, int]] = []  # the step of each checkpoint, and the last one in the log that is synced
     fsync, save = os.fsync, checkpoint.save
 
     def watched(file: int) -> None:
         synced.append(Path(f"/proc/self/fd/{file}").readlink())
         fsync(file)
+        if synced[-1].name == log.NAME:
+            shutil.copy(synced[-1], tmp_path / "synced.jsonl")
 
-    def saving(*arguments: Any, **options: Any) -> Path:
-        assert synced[-1] == tmp_path / "run" / log.NAME, synced
-        step = log.read(tmp_path / "run" / log.NAME)[-1]["step"]
-        assert step == arguments[1].step
-        return save(*arguments, **options)
+    def saving(folder: Path, saved: checkpoint.Checkpoint, **options: Any) -> Path:
+        on_disk.append((saved.step, max(entry["step"] for entry in log.read(tmp_path / "synced.jsonl"))))
+        return save(folder, saved, **options)
 
     monkeypatch.setattr(os, "fsync", watched)
     monkeypatch.setattr(checkpoint, "save", saving)
     learner(recipe(data, tmp_path / "run", "train.steps=4", "train.checkpoints=2", "train.evaluations=0")).fit()
     assert [path.name for path in synced].count(log.NAME) == 2
+    assert [step for step, _ in on_disk] == [2, 4]
+    assert all(logged >= step for step, logged in on_disk)
 
 
 def test_a_resumed_run_counts_the_time_it_has_used(data: Path, tmp_path: Path) -> None:

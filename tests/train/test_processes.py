@@ -1,5 +1,6 @@
 """Several processes train as one: the same bits in deterministic runs, from any number of them to any other."""
 
+import errno
 import math
 import os
 import re
@@ -29,7 +30,7 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import FineTune, Recipe
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.runs.micro_batches import divide
-from bertsmith.train import log
+from bertsmith.train import checkpoint, log
 from bertsmith.train.gradient_sum import GradientSum
 from bertsmith.train.processes import ALONE, Processes
 from bertsmith.train.trainer import Trainer
@@ -71,6 +72,24 @@ def poisoned(given: Recipe) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MaskedLM, "forward", poison)
+        pretrain.pretrain(given)
+
+
+def full(given: Recipe) -> None:
+    """A run whose last process has no room for its part of the second checkpoint."""
+    save, calls = checkpoint.save, iter(range(1, 100))
+
+    def refuse(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def saving(*arguments: Any, processes: Processes, **options: Any) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            if next(calls) == 2 and processes.rank == processes.size - 1:
+                patch.setattr(os, "write", refuse)
+            return save(*arguments, processes=processes, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save", saving)
         pretrain.pretrain(given)
 
 
@@ -133,8 +152,13 @@ def done(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]
             out = folder / f"{name}-{size}"
             jobs.append(Job(size, out.with_suffix(".txt"), work, (base.parent / "images", out)))
         add(f"as they come-{size}", size, *SHORT)
+        add(f"muon as they come-{size}", size, *SHORT, OPTIMIZERS[2])
+    add("not sharded", 2, *SHORT, "train.shard_optimizer=false")
+    add("not sharded in order", 2, *EXACT, OPTIMIZERS[2], "train.shard_optimizer=false")
     add("straight", 1, *LONG)
     add("poisoned", 2, *EXACT, work=poisoned)
+    add("full", 2, *EXACT, "train.checkpoints=5", work=full)
+    add("full", 4, *EXACT, "train.checkpoints=5")
     for number, size in enumerate(WALK[:-1], 1):
         add("walk", size, *LONG, work=stopped_at, before=(2 * number,))
     add("walk", WALK[-1], *LONG)
@@ -199,8 +223,22 @@ def test_the_number_of_processes_may_change_at_every_resume(done: dict[str, Job]
 
 
 @slow
-def test_sums_as_they_come_differ_by_rounding_alone(done: dict[str, Job]) -> None:
-    folders = [folder_of(done[f"as they come-{size}"]) for size in SIZES[:2]]
+def test_a_divided_optimizer_makes_the_same_updates_as_a_whole_one(done: dict[str, Job]) -> None:
+    assert_same(folder_of(done["2-1"]), folder_of(done["not sharded in order"]))
+
+
+@slow
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("as they come-1", "as they come-2"),
+        ("muon as they come-1", "muon as they come-2"),
+        ("as they come-2", "not sharded"),
+    ],
+    ids=["adamw", "muon", "not sharded"],
+)
+def test_sums_as_they_come_differ_by_rounding_alone(names: tuple[str, str], done: dict[str, Job]) -> None:
+    folders = [folder_of(done[name]) for name in names]
     one, other = map(weights, folders)
     for name, tensor in one.items():
         torch.testing.assert_close(other[name], tensor, rtol=0, atol=1e-5, msg=name)
@@ -213,6 +251,22 @@ def test_a_loss_of_one_process_that_is_no_number_is_skipped_by_all(done: dict[st
     steps = [one for one in log.read(folder_of(done["poisoned"]) / log.NAME) if one["kind"] == "step"]
     assert [one["skipped"] for one in steps] == [0, 1, 1, 1, 1]  # the third micro-batch of a process is in step 2
     assert all(torch.isfinite(tensor).all() for tensor in weights(folder_of(done["poisoned"])).values())
+
+
+@slow
+def test_a_checkpoint_is_written_in_parts_and_all_stop_where_one_has_no_room_for_its_own(done: dict[str, Job]) -> None:
+    """The run of four processes goes on from the first checkpoint of two, and ends as if nothing had been."""
+    lines = [line for rank in (0, 1) for line in done["full"].said(rank).splitlines() if "the disk is full" in line]
+    assert len(lines) == 2
+    assert all(re.search(r"step-000000002\S*: the disk is full: [\d,]+ bytes needed", line) for line in lines)
+    assert "resuming from step 1" in done["full"].said()
+    assert_same(folder_of(done["0-1"]), folder_of(done["full"]))
+    [*_, newest] = sorted(folder_of(done["full"]).glob("checkpoints/step-*"))
+    for table in ("model", "optimizer"):
+        parts = [newest / f"{table}-{rank}-of-4.safetensors" for rank in range(4)]
+        assert sorted(newest.glob(f"{table}-*")) == parts
+        sizes = [path.stat().st_size for path in parts]
+        assert max(sizes) < 0.6 * sum(sizes)
 
 
 def killing(step: int, given: Recipe) -> None:

@@ -14,6 +14,7 @@ from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import Recipe
 from bertsmith.runs import autoconfig, build, scaling
 from bertsmith.train import hardware
+from bertsmith.train.forward import is_recurrent
 
 CONSOLE = terminal.console()
 MIN_ROWS = 8  # sequences of a micro-batch
@@ -57,7 +58,17 @@ def _on_gpus(
         raise RecipeError("gpus", fact, "Give fewer, or a larger data.batch_tokens or train.gradient_accumulation")
     each = update // math.lcm(recipe.train.gradient_accumulation, gpus)
     flops = objective.flops(data.max_length)
-    plan = scaling.plan(gpus, kind, tokens=update, flops_per_token=flops, parameters=parameters)
+    plan = scaling.plan(
+        gpus,
+        kind,
+        tokens=update,
+        flops_per_token=flops,
+        parameters=parameters,
+        micro_batches=update // (each * gpus),
+        overlapped=_is_overlapped(recipe, objective),
+        muon_parameters=_muon_parameters(recipe, objective),
+        sharded=recipe.train.shard_optimizer,
+    )
     memory = _memory(recipe, objective, parameters, each)
     fits = "" if memory < kind.memory else f": more than the {kind.memory / 1e9:.0f} GB it has"
     measured = "as measured on one" if kind.measured else "in proportion to an H200; not measured"
@@ -77,6 +88,20 @@ def _on_gpus(
             f"{scaling.BETWEEN_NODES / 1e9:.0f} between machines"
         )
     return facts
+
+
+def _muon_parameters(recipe: Recipe, objective: Pretraining) -> int:
+    """How many weights Muon updates."""
+    parameters = dict(objective.named_parameters())
+    muon = recipe.optimizer.hidden_optimizer == "muon"
+    return sum(parameters[name].numel() for name in objective.hidden_matrices()) if muon else 0
+
+
+def _is_overlapped(recipe: Recipe, objective: Pretraining) -> bool:
+    """Whether gradients are sent during the backward pass on a GPU: not if that is compiled, or sums are in order."""
+    train = recipe.train
+    compiled = train.compile != "never" and train.precision != "float32" and not is_recurrent(objective)
+    return not compiled and not train.deterministic
 
 
 def _memory(recipe: Recipe, objective: Pretraining, parameters: int, batch_tokens: int) -> float:

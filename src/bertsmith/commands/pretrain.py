@@ -34,7 +34,7 @@ from bertsmith.train.display import Display
 from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
 from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.processes import joined
+from bertsmith.train.processes import ALONE, joined
 from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -100,7 +100,8 @@ def pretrain(
         precision = hardware.select_precision(recipe.train.precision, device)
         graphs = processes.size == 1 and should_capture(objective, recipe.train, precision, device)
         hidden = objective.hidden_matrices()
-        optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=hidden, capturable=graphs)
+        among = processes if recipe.train.shard_optimizer else ALONE
+        optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=hidden, capturable=graphs, processes=among)
         with Display("training", silent=not processes.main) as display:
             trainer = Trainer(
                 Step(objective, optimizer, recipe.train, precision, processes),

@@ -24,7 +24,7 @@ from bertsmith.train.display import Display
 from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
 from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.processes import joined
+from bertsmith.train.processes import ALONE, joined
 from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -73,6 +73,7 @@ def pretrain(recipe: ImagePretraining) -> dict[str, float]:
             recipe.optimizer,
             hidden_matrices=objective.hidden_matrices(),
             capturable=processes.size == 1 and should_capture(objective, recipe.train, precision, device),
+            processes=processes if recipe.train.shard_optimizer else ALONE,
         )
         peak = hardware.peak_flops(device, torch.bfloat16) if device.type == "cuda" else None
         with Display("training", silent=not processes.main) as display:

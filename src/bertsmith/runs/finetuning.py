@@ -138,7 +138,7 @@ def run_seed(
 ) -> tuple[Task, dict[str, float], dict[str, Any]]:
     """Train with one seed and evaluate on the dev set: the task, its metrics, and the details for the report."""
     device = hardware.select_device(recipe.train.device)
-    task, feed, optimizer = build_training(recipe, base, tokenizer, data, encoded, device)
+    task, feed, optimizer = build_training(recipe, base, tokenizer, data, encoded, device, processes)
     batch_tokens = CUDA_EVALUATION_TOKENS if device.type == "cuda" else CPU_EVALUATION_TOKENS
     evaluator = DevEvaluator(task, data.dev.examples, encoded.dev, device, batch_tokens, Prior.of(data.train.examples))
     precision = hardware.select_precision(recipe.train.precision, device)
@@ -170,6 +170,7 @@ def build_training(
     data: TaskData,
     encoded: EncodedData,
     device: torch.device,
+    processes: Processes = ALONE,
 ) -> tuple[Task, Feed, Optimizer]:
     """The task with the pretrained weights, its feed, and its optimizer, whose steps a GPU captures as CUDA graphs."""
     task = task_data.build_task(recipe, base.config, data)
@@ -190,7 +191,15 @@ def build_training(
     rates = adapt.learning_rate_scales(task, recipe.adapt)
     hidden = task.hidden_matrices() if recipe.adapt.kind == "full" else {}  # Muon is not for LoRA's low-rank matrices
     capturable = device.type == "cuda"
-    return task, feed, Optimizer(task, recipe.optimizer, rates, capturable=capturable, hidden_matrices=hidden)
+    optimizer = Optimizer(
+        task,
+        recipe.optimizer,
+        rates,
+        capturable=capturable,
+        hidden_matrices=hidden,
+        processes=processes if recipe.train.shard_optimizer else ALONE,
+    )
+    return task, feed, optimizer
 
 
 def _pretrained_weights(task: Task, base: ModelFolder) -> dict[str, torch.Tensor]:

@@ -92,7 +92,13 @@ def run_seed(
     precision = hardware.select_precision(recipe.train.precision, device)
     task = build_task(recipe, base, data, normalisation).to(device)
     capturable = processes.size == 1 and should_capture(task, recipe.train, precision, device)
-    optimizer = Optimizer(task, recipe.optimizer, capturable=capturable, hidden_matrices=task.hidden_matrices())
+    optimizer = Optimizer(
+        task,
+        recipe.optimizer,
+        capturable=capturable,
+        hidden_matrices=task.hidden_matrices(),
+        processes=processes if recipe.train.shard_optimizer else ALONE,
+    )
     evaluation_images = CUDA_EVALUATION_IMAGES if device.type == "cuda" else CPU_EVALUATION_IMAGES
     evaluator = ImageEvaluator(task, data.dev, device, evaluation_images, data.prior)
     metrics, findings = fit(

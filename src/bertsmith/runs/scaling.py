@@ -1,6 +1,8 @@
 """What training on many GPUs would take: a stated model of compute and network, from what one GPU was measured at.
 
-    an update = the compute of its micro-batches, divided among the GPUs + the sum of all gradients over them
+    an update = the compute of its micro-batches, divided among the GPUs
+                + the sum of all gradients over them, less what of it the last backward pass hides
+                + the optimizer's step, which is divided among them, too
 
 One H200 trains BERT-base on ragged rows at 871,000 tokens/s, 470 TFLOP/s by the usual count (`bench/pretrain.py`).
 Nothing here has been measured on more than one GPU.
@@ -17,7 +19,12 @@ GPUS_PER_NODE = 8
 WITHIN_NODE, BETWEEN_NODES = 3.6e11, 4.0e10
 LATENCY = 2e-5  # seconds of one message
 GRADIENT_BYTES = 4  # of a weight: gradients are added up in float32
-BUCKET_BYTES = 1 << 26  # gradients that are sent at a time, as in train/gradient_sum.py
+BUCKET_BYTES = 1 << 26  # gradients that are sent at a time, as in train/gradient_buckets.py
+MIN_BUCKETS = 8  # of a network, as there
+# Seconds of the optimizer's step for a weight, by AdamW and by Muon: 1.3 and 5.7 ms for smith-base on an H200, of
+# which Muon updates the layers (`bench/results/muon-h200.json`).
+ADAMW, MUON = 1.2e-11, 6.4e-11
+BACKWARD = 2 / 3  # of the compute of a micro-batch
 MAX_NETWORK_SHARE = 0.1  # of an update; more means that the network is too slow for so many GPUs
 
 
@@ -45,11 +52,13 @@ class Plan:
     compute_seconds: float
     network_seconds: float
     tokens: float  # of an update
+    hidden_seconds: float = 0.0  # of the network, while the backward pass goes on
+    optimizer_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """Of an update. Gradients are sent after the backward pass, so that the two add up."""
-        return self.compute_seconds + self.network_seconds
+        """Of an update."""
+        return self.compute_seconds + self.network_seconds - self.hidden_seconds + self.optimizer_seconds
 
     @property
     def tokens_per_second(self) -> float:
@@ -57,13 +66,14 @@ class Plan:
 
     @property
     def efficiency(self) -> float:
-        """The share of the time in which GPUs compute."""
-        return self.compute_seconds / self.seconds
+        """The share of the time in which GPUs compute, and do not wait for the network."""
+        return 1 - (self.network_seconds - self.hidden_seconds) / self.seconds
 
     def network_needed(self, parameters: int) -> float:
         """Bytes per second and GPU with which gradients would take the share of the time that they may take."""
         sent = 2 * (self.gpus - 1) / self.gpus * GRADIENT_BYTES * parameters
-        return sent / (MAX_NETWORK_SHARE / (1 - MAX_NETWORK_SHARE) * self.compute_seconds)
+        computing = self.compute_seconds + self.optimizer_seconds
+        return sent / (MAX_NETWORK_SHARE / (1 - MAX_NETWORK_SHARE) * computing)
 
 
 def gpu_named(name: str) -> Gpu:
@@ -73,10 +83,31 @@ def gpu_named(name: str) -> Gpu:
     return GPUS[name.lower()]
 
 
-def plan(gpus: int, gpu: Gpu, *, tokens: float, flops_per_token: float, parameters: int) -> Plan:
-    """An update of so many tokens on so many GPUs."""
+def plan(
+    gpus: int,
+    gpu: Gpu,
+    *,
+    tokens: float,
+    flops_per_token: float,
+    parameters: int,
+    micro_batches: int = 1,
+    overlapped: bool = False,
+    muon_parameters: int = 0,
+    sharded: bool = True,
+) -> Plan:
+    """An update of so many tokens on so many GPUs, of which each computes this number of micro-batches.
+
+    `overlapped` gradients are sent in buckets during the last backward pass, all but the last bucket. Where the
+    optimizer is `sharded`, those are the first half of what is sent; the new weights are the second.
+    """
     compute = tokens * flops_per_token / gpus / gpu.flops
-    return Plan(gpus, compute, sum_seconds(GRADIENT_BYTES * parameters, gpus), tokens)
+    size = GRADIENT_BYTES * parameters
+    network = sum_seconds(size, gpus)
+    last = sum_seconds(min(size / MIN_BUCKETS, BUCKET_BYTES), gpus)
+    gradients = (network - last) * (0.5 if sharded else 1.0)
+    hidden = min(gradients, BACKWARD * compute / micro_batches) if overlapped else 0.0
+    step = ADAMW * (parameters - muon_parameters) + MUON * muon_parameters
+    return Plan(gpus, compute, network, tokens, hidden, step / gpus if sharded else step)
 
 
 def sum_seconds(size: float, gpus: int) -> float:

@@ -3,14 +3,17 @@
 A checkpoint is `step-000000100/`: safetensors files, `state.json`, and a `MANIFEST.json` with the size and
 SHA-256 of each. It is written under a temporary name, synced, and renamed; it is never changed afterwards.
 The newest one is found by names and hashes; no file points to it.
+
+Several processes write a part each, `model-0-of-2.safetensors` and so on; any number of them reads it.
 """
 
 import hashlib
 import json
 import re
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,12 @@ from torch import Tensor
 from bertsmith import files
 from bertsmith.errors import FolderError, RunError
 from bertsmith.files import Digest
+from bertsmith.train.processes import ALONE, Processes
 
 FORMAT, VERSION = "bertsmith-checkpoint", 2
 OLDER = (1,)  # versions with other names of weights and settings
 MANIFEST, STATE = "MANIFEST.json", "state.json"
+PART = r"(-\d+-of-\d+)?\.safetensors"  # the end of a file's name, after that of its table
 TEMPORARY = ".temporary-"  # prefix of folders that are half written or half removed
 
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
@@ -56,21 +61,21 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
-    """Write a checkpoint atomically, and remove all but the newest `keep`."""
+def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2, processes: Processes = ALONE) -> Path:
+    """Write a checkpoint atomically, and remove all but the newest `keep`.
+
+    Each process gives the tensors that it is to write; the state is the main one's. If one of them fails, all do.
+    """
     final = folder / f"step-{checkpoint.step:09d}"
-    with files.explain_os_errors(final, _size(checkpoint)):
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            files.sync_folder(folder.parent)
-        for leftover in folder.glob(f"{TEMPORARY}*"):
-            shutil.rmtree(leftover)
-        if not _is_whole(final):
-            _write(final, checkpoint)
-        earlier = [path for step, path in _list_newest_first(folder) if step <= checkpoint.step]
-        for path in earlier[keep:]:
-            with suppress(OSError):  # the next save tries again
-                _remove(path)
+    with _explained(final, _size(checkpoint)):
+        [temporary, *_] = processes.together(lambda: _begin(final) if processes.main else None)
+        if temporary is not None:
+            _write(temporary, final, checkpoint, processes)
+        if processes.main:
+            earlier = [path for step, path in _list_newest_first(folder) if step <= checkpoint.step]
+            for path in earlier[keep:]:
+                with suppress(OSError):  # the next save tries again
+                    _remove(path)
     return final
 
 
@@ -102,26 +107,67 @@ def load_all(folder: Path) -> Iterator[Checkpoint]:
             yield _read(path)
 
 
-def _write(final: Path, checkpoint: Checkpoint) -> None:
-    temporary = final.with_name(f"{TEMPORARY}new-{final.name}")
+def _begin(final: Path) -> Path | None:
+    """A temporary folder for a checkpoint; None if it is there already. What a kill has left is removed."""
+    folder = final.parent
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        files.sync_folder(folder.parent)
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(leftover)
+    if _is_whole(final):
+        return None
+    # A new name each time: a process of a killed run may still write into the folder of its last checkpoint.
+    temporary = final.with_name(f"{TEMPORARY}new-{final.name}-{secrets.token_hex(4)}")
+    temporary.mkdir()
+    return temporary
+
+
+def _write(temporary: Path, final: Path, checkpoint: Checkpoint, processes: Processes) -> None:
+    """Write the parts of all processes, and give the folder its name."""
     try:
-        temporary.mkdir()
-        digests: dict[str, Digest] = {}
-        for name, tensors in checkpoint.tensors.items():
-            with files.Writer(temporary / f"{name}.safetensors") as writer:
-                for piece in _safetensors(tensors):
-                    writer.write(piece)
-                digests[writer.path.name] = writer.close()
-        digests[STATE] = files.write(temporary / STATE, _json(checkpoint.state))
-        files.write(temporary / MANIFEST, _manifest(checkpoint.step, digests))
-        if final.exists():  # damaged, since a whole one is not written again
-            _remove(final)
-        files.publish(temporary, final)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, RunError) and error.__cause__ is not None:
-            raise error.__cause__ from None  # `save` explains it, with the size of the whole checkpoint
+        parts = processes.together(lambda: _write_tensors(temporary, checkpoint.tensors, processes))
+        processes.together(lambda: _finish(temporary, final, checkpoint, parts) if processes.main else None)
+    except BaseException:
+        if processes.main:
+            shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _write_tensors(
+    temporary: Path, tables: Mapping[str, Mapping[str, Tensor]], processes: Processes
+) -> dict[str, Digest]:
+    """The files of this process, with their digests."""
+    part = f"-{processes.rank}-of-{processes.size}" if processes.size > 1 else ""
+    digests: dict[str, Digest] = {}
+    for name, tensors in tables.items():
+        with files.Writer(temporary / f"{name}{part}.safetensors") as writer:
+            for piece in _safetensors(tensors):
+                writer.write(piece)
+            digests[writer.path.name] = writer.close()
+    return digests
+
+
+def _finish(temporary: Path, final: Path, checkpoint: Checkpoint, parts: Sequence[Mapping[str, Digest]]) -> None:
+    """Write state and manifest, and give the folder its name."""
+    digests = {name: digest for part in parts for name, digest in part.items()}
+    digests[STATE] = files.write(temporary / STATE, _json(checkpoint.state))
+    files.write(temporary / MANIFEST, _manifest(checkpoint.step, digests))
+    if final.exists():  # damaged, since a whole one is not written again
+        _remove(final)
+    files.publish(temporary, final)
+
+
+@contextmanager
+def _explained(final: Path, needed: int) -> Iterator[None]:
+    """Errors of the disk in one line about the whole checkpoint, and not about one of its files."""
+    with files.explain_os_errors(final, needed):
+        try:
+            yield
+        except RunError as error:
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None
+            raise
 
 
 def _read(path: Path) -> Checkpoint:
@@ -139,7 +185,9 @@ def _read(path: Path) -> Checkpoint:
             raise FolderError(path, f"{MANIFEST} is damaged, or of another checkpoint or version")
         verified = {name: _verified(path, name, digest) for name, digest in digests.items()}
         state = json.loads(verified.pop(STATE).numpy().tobytes())
-        tensors = {name.removesuffix(".safetensors"): _tensors(data) for name, data in verified.items()}
+        tensors: dict[str, dict[str, Tensor]] = {}
+        for name, data in verified.items():
+            tensors.setdefault(re.sub(PART + "$", "", name), {}).update(_tensors(data))
     except _UNREADABLE as error:
         raise FolderError(path, f"cannot be read ({type(error).__name__}: {error})") from None
     return Checkpoint(step, tensors, state)

@@ -16,7 +16,11 @@ from torch import Tensor, nn
 from bertsmith.errors import RecipeError
 from bertsmith.train.lamb import Lamb, initial_state
 from bertsmith.train.muon import JORDAN, NEWTON_SCHULZ_STEPS, Muon
+from bertsmith.train.optimizer_shards import OptimizerShards
 from bertsmith.train.polar_express import polar_express
+from bertsmith.train.processes import ALONE, Processes
+
+MUON_COST = 5  # of a weight, where AdamW's is 1: 5.7 ms instead of 1.3 for smith-base (bench/results/muon-h200.json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +68,8 @@ class Optimizer:
     graph can capture `step` and follow a schedule: call `set_learning_rate` outside the graph, before each replay, and
     load a state before capturing, since a graph holds addresses of tensors.
 
+    Of several `processes`, each updates its own parameters only, and sends the new weights to the others.
+
     `hidden_matrices` names the matrices for Muon, with the number stacked by rows in each: 3 in a query, key and value
     projection, 2 in the first of a gated feed-forward network, else 1.
     """
@@ -76,16 +82,15 @@ class Optimizer:
         *,
         capturable: bool = False,
         hidden_matrices: Mapping[str, int] | None = None,
+        processes: Processes = ALONE,
     ) -> None:
         self.config, self.capturable = config, capturable
         self.parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-        self.muon = (
-            self._make_muon(module, hidden_matrices or {}, learning_rate_scales or {})
-            if config.hidden_optimizer == "muon"
-            else None
-        )
-        by_muon = self.muon.parameters if self.muon else {}
-        self._base_parameters = {name: parameter for name, parameter in self.parameters.items() if name not in by_muon}
+        by_muon = self._hidden(module, hidden_matrices or {}) if config.hidden_optimizer == "muon" else {}
+        costs = {name: one.numel() * (MUON_COST if name in by_muon else 1) for name, one in self.parameters.items()}
+        self.shards = OptimizerShards(self.parameters, costs, processes)
+        self.muon = self._make_muon(by_muon, hidden_matrices or {}, learning_rate_scales or {})
+        self._base_parameters = {name: one for name, one in self.shards.own.items() if name not in by_muon}
         groups = self._groups(learning_rate_scales or {})
         self._learning_rates: Tensor | None = None  # of each group, if they are on the device
         if capturable:
@@ -118,13 +123,13 @@ class Optimizer:
 
         The decision is taken on the device, by the `found_inf` flag, so that nothing waits for the host.
         """
-        limit = self.config.max_grad_norm or float("inf")
-        norm = nn.utils.clip_grad_norm_(list(self.parameters.values()), limit)
+        norm = self.shards.clip_gradients(self.config.max_grad_norm or float("inf"))
         bad = ~torch.isfinite(norm)
         self.base.found_inf = bad.float()  # type: ignore[attr-defined]
         self.base.step()
         if self.muon is not None:
             self.muon.step(bad)
+        self.shards.send_weights()
         self.zero_grad()
         return norm, bad
 
@@ -134,10 +139,11 @@ class Optimizer:
             parameter.grad = None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state tensors by name."""
+        """The state tensors of this process by name."""
         return {f"{part}.{name}": tensor for name, part, tensor in self._named_state()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take the state of this process from that of all."""
         for name, part, tensor in self.muon.state() if self.muon is not None else ():
             tensor.copy_(state[f"{part}.{name}"])
         for name, parameter in self._base_parameters.items():
@@ -151,6 +157,8 @@ class Optimizer:
             for name, parameter in self._base_parameters.items():
                 if (parameter.ndim > 1) == is_matrix:
                     together.setdefault((is_matrix, scales.get(name, 1.0)), []).append(parameter)
+        if not together:  # another process owns them all, and PyTorch wants a group
+            together[True, 1.0] = []
         return [
             {
                 "params": parameters,
@@ -183,8 +191,8 @@ class Optimizer:
                 adamw.state[parameter] = initial_state(parameter)
         return adamw
 
-    def _make_muon(self, module: nn.Module, hidden: Mapping[str, int], scales: Mapping[str, float]) -> Muon:
-        """Muon for the hidden matrices that are trained."""
+    def _hidden(self, module: nn.Module, hidden: Mapping[str, int]) -> dict[str, nn.Parameter]:
+        """The hidden matrices that are trained."""
         parameters = dict(module.named_parameters())
         for name, count in hidden.items():
             if name not in parameters:
@@ -196,10 +204,19 @@ class Optimizer:
         if not trained:
             fact = "no hidden matrix is trained here that Muon could update"
             raise RecipeError("optimizer.hidden_optimizer", fact, "Use 'adamw'")
+        return trained
+
+    def _make_muon(
+        self, hidden: Mapping[str, nn.Parameter], counts: Mapping[str, int], scales: Mapping[str, float]
+    ) -> Muon | None:
+        """Muon for those of the hidden matrices that this process owns, if there are any."""
+        own = {name: parameter for name, parameter in hidden.items() if name in self.shards.own}
         config = self.config
+        if not own:
+            return None
         return Muon(
-            trained,
-            hidden,
+            own,
+            counts,
             scales,
             learning_rate=config.muon_learning_rate,
             momentum=config.momentum,

@@ -26,9 +26,11 @@ class Overhead:
         self.last_evaluation = seconds
         self.evaluation_seconds += seconds
 
-    def add_checkpoint(self, seconds: float) -> None:
-        self.last_checkpoint = seconds
+    def add_checkpoint(self, seconds: float, writing_seconds: float | None) -> None:
+        """What a checkpoint took from training, and how long the last one that is finished was written."""
         self.checkpoint_seconds += seconds
+        if writing_seconds is not None:
+            self.last_checkpoint = seconds + writing_seconds
 
     def may_evaluate(self, progress: float) -> bool:
         """Whether one more evaluation, and the final one, keep evaluations to their share, if time bounds the run."""

@@ -6,19 +6,21 @@ depend on how many they are. Small facts, such as the progress or a signal, are 
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bertsmith.errors import RunError
+from bertsmith.errors import BertsmithError, RunError
 from bertsmith.train.lock import Lock
+
+T = TypeVar("T")
 
 SILENCE = timedelta(hours=1)  # how long a process waits for another, as during an evaluation
 
@@ -30,11 +32,17 @@ class Processes:
     rank: int = 0
     size: int = 1
     pairs: tuple[Any, ...] = field(default=(), repr=False)  # groups of two, in which sums have a fixed order
+    group: Any = field(default=None, repr=False)  # in which messages are exchanged; None: that of training
+    background_group: Any = field(default=None, repr=False)
 
     @property
     def main(self) -> bool:
         """Whether this is the first process, which logs, evaluates and writes."""
         return self.rank == 0
+
+    def in_background(self) -> "Processes":
+        """The same processes for a thread of each, whose messages do not meet those of training."""
+        return replace(self, group=self.background_group)
 
     def part(self, micro_batches: int) -> range:
         """The micro-batches of an update that this process computes: neighbours, as many as every other if possible."""
@@ -61,6 +69,29 @@ class Processes:
                 dist.all_reduce(flat)
                 _unflatten(flat, together)
 
+    def divide(self, weights: Sequence[float]) -> list[int]:
+        """The process for each of some things in a row: neighbours, of about as much weight as every other has."""
+        total, begin, owners = sum(weights), 0.0, list[int]()
+        for weight in weights:
+            owners.append(min(self.size - 1, int((begin + weight / 2) * self.size / total)) if total else 0)
+            begin += weight
+        return owners
+
+    def start_sum(self, tensor: Tensor, owner: int | None = None) -> "Pending":
+        """Begin to add up a tensor over all processes in place, while this process goes on computing.
+
+        With an owner, only that process has the sum (reduce), else all (all-reduce).
+        """
+        with self._explained():
+            if owner is None:
+                return Pending(self, tensor, dist.all_reduce(tensor, async_op=True))
+            return Pending(self, tensor, dist.reduce(tensor, dst=owner, async_op=True))
+
+    def start_broadcast(self, tensor: Tensor, owner: int) -> "Pending":
+        """Begin to give all processes the owner's tensor, in place."""
+        with self._explained():
+            return Pending(self, tensor, dist.broadcast(tensor, src=owner, async_op=True))
+
     def sum_tensors_in_order(self, tensors: Sequence[Tensor]) -> None:
         """The same, in the order of a binary tree: the same bits as where one process adds up in that order.
 
@@ -82,6 +113,26 @@ class Processes:
             dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
         return values[0]
 
+    def together(self, work: Callable[[], T]) -> list[T]:
+        """What `work` returns in each process. If it fails in one of them, it fails in all, with the same line."""
+        if self.size == 1:
+            return [work()]
+        outcomes: list[Any] = [None] * self.size
+        own: Exception | None = None
+        result: T | None = None
+        try:
+            result = work()
+        except Exception as error:
+            own = error
+        with self._explained():
+            dist.all_gather_object(outcomes, (result, self._in_one_line(own)), group=self.group)
+        if own is not None:
+            raise own
+        for _, line in outcomes:
+            if line is not None:
+                raise line
+        return [outcome for outcome, _ in outcomes]
+
     def share(self, tensors: Sequence[Tensor]) -> None:
         """Give all processes the main one's tensors."""
         if self.size == 1:
@@ -94,6 +145,16 @@ class Processes:
         """Return when all processes are here."""
         self.from_main(None)
 
+    def _in_one_line(self, error: Exception | None) -> BertsmithError | None:
+        """An error as other processes report it."""
+        if error is None or isinstance(error, BertsmithError):
+            return error
+        return RunError(self._name, f"failed ({type(error).__name__}: {error})", "The same command resumes the run")
+
+    @property
+    def _name(self) -> str:
+        return f"process {self.rank} of {self.size} on {socket.gethostname()}"
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """One line for a process that cannot reach another one, which has ended."""
@@ -102,9 +163,23 @@ class Processes:
         except RuntimeError as error:
             if isinstance(error, torch.cuda.OutOfMemoryError):
                 raise
-            here = f"process {self.rank} of {self.size} on {socket.gethostname()}"
             fact = "lost another process of the run, which ended or cannot be reached"
-            raise RunError(here, fact, "Its own message says why; the same command resumes the run") from error
+            raise RunError(self._name, fact, "Its own message says why; the same command resumes the run") from error
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A tensor that is on its way between processes."""
+
+    processes: Processes
+    tensor: Tensor
+    work: Any
+
+    def wait(self) -> Tensor:
+        """The tensor as it arrives: on a GPU kernels that read it wait, and the host does not."""
+        with self.processes._explained():
+            self.work.wait()
+        return self.tensor
 
 
 ALONE = Processes()
@@ -136,7 +211,8 @@ def _connected(device: torch.device) -> Iterator[Processes]:
     dist.init_process_group(backend, timeout=SILENCE)
     try:
         rank, size = dist.get_rank(), dist.get_world_size()
-        yield Processes(rank, size, tuple(_pairs(rank, size)))
+        background = dist.new_group(backend="gloo", timeout=SILENCE)
+        yield Processes(rank, size, tuple(_pairs(rank, size)), background_group=background)
     finally:
         dist.destroy_process_group()
 

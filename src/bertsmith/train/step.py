@@ -40,8 +40,8 @@ class Step:
     """Forward, backward and optimizer step: plain, compiled, or replayed from CUDA graphs if the optimizer allows it.
 
     Losses are sums over targets, divided once by the counts of all micro-batches. Several processes compute some of the
-    micro-batches each (data parallelism): counts are added up before the first `backward`, gradients and losses after
-    the last, and every process makes the same update.
+    micro-batches each (data parallelism): counts are added up before the first `backward`, gradients during the last
+    one or after it, and all processes have the same weights after the update.
     """
 
     def __init__(
@@ -57,7 +57,11 @@ class Step:
         self.device = next(objective.parameters()).device
         self.forward = ForwardPass(objective, config, precision)
         self.average = WeightAverage(objective, config.average, config.average_decay)
-        self.gradient = GradientSum(optimizer.parameters, processes, in_order=config.deterministic)
+        in_order, shards = config.deterministic, optimizer.shards
+        owners = shards.owners if shards.processes.size > 1 else None
+        self.gradient = GradientSum(optimizer.parameters, processes, in_order=in_order, owners=owners)
+        shards.has_own_gradients_only = owners is not None and not in_order
+        self.divided_tables = {"optimizer"} if owners else set[str]()  # of which each process has a part
         captures = optimizer.capturable and self.device.type == "cuda" and processes.size == 1
         self.graphs = CudaGraphs(self._captured_step, self.device) if captures else None
         self.loss_weights: dict[str, float] = {}  # of the newest forward pass
@@ -75,6 +79,8 @@ class Step:
         else:
             for index, batch in zip(self.part, batches, strict=True):
                 self._seed_dropout(step, index)
+                if index == self.part[-1]:
+                    self.gradient.before_last()
                 self.gradient.add(self.backward(self._terms(batch), counts))
             values = self._optimizer_step(self.gradient.finish())
         return StepResult(values, self.loss_weights, self.optimizer.config.learning_rate * rate_factor, counts)

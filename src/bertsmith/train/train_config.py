@@ -16,6 +16,9 @@ class TrainConfig:
     gradient_accumulation: int = 1  # micro-batches per update, of all processes together
     # Gradients are added up in a fixed order: the same bits whether 1, 2 or 4 processes share an update's micro-batches
     deterministic: bool = False
+    # Each of several processes keeps the optimizer's state of its own part of the parameters and updates these (ZeRO,
+    # stage 1); else all keep all of it and make the same updates
+    shard_optimizer: bool = True
     seed: int = 0  # random seed of initial weights, data order, masking and dropout
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if there is one
     # bfloat16: mixed precision, with float32 between layers; pure: bfloat16 between layers, too, at half the memory

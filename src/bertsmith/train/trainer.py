@@ -21,6 +21,7 @@ from bertsmith.data.feed import Feed
 from bertsmith.errors import RunError, StopError
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
+from bertsmith.train.checkpoint_writer import CheckpointWriter
 from bertsmith.train.clock import Clock, WallBudget, crossed_mark
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import Validation
@@ -67,6 +68,8 @@ class Trainer:
         self.best_weights: dict[str, Tensor] = {}  # of the best validation
         self.clock, self.signals = Clock(config.extent, wall=wall), Signals()
         self.overhead = Overhead(self.objective, self.clock)
+        keep = config.keep_checkpoints
+        self.writer = CheckpointWriter(folder / "checkpoints", keep=keep, processes=self.processes)
         self.log = Log(folder, tensorboard=tensorboard)
         self.step_metrics = StepMetrics(self.log, speed)
 
@@ -77,7 +80,7 @@ class Trainer:
         self._resume()
         update, part = self.config.gradient_accumulation, self.train_step.part
         loader = self.feed.loader(self.state.position, pin_memory=self.device.type == "cuda", update=update, part=part)
-        with self.signals, loader:
+        with self.signals, loader, self.writer:
             self._begin()
             progress = self._progress()
             while (progress < 1 or self.state.step == 0) and not self._should_stop():  # at least one, however late
@@ -91,9 +94,8 @@ class Trainer:
                 self._read_step_metrics(progress)
                 if crossed_mark(before, progress, self.config.evaluations) and self._may_evaluate(progress):
                     self.evaluate()
-                if self._is_signalled():
-                    self._save_and_stop()
-                if crossed_mark(before, progress, self.config.checkpoints) and self.overhead.may_save(progress):
+                self._stop_if_asked()
+                if crossed_mark(before, progress, self.config.checkpoints) and self._may_save(progress):
                     self.save()
             if self.state.metrics.get("step") != self.state.step:
                 self.evaluate()
@@ -146,15 +148,15 @@ class Trainer:
         self.step_metrics.start_lap(self.state.tokens)
 
     def save(self) -> None:
-        """Write a checkpoint: weights, optimizer state, position in the data, clock and metrics."""
-        if not self.processes.main:
-            return
-        self.feed.verify()
-        self._read_step_metrics(0.0, force=True)
+        """Write a checkpoint in the background: weights, optimizer state, position in the data, clock and metrics."""
         began = time.monotonic()
-        self.log.sync()
-        checkpoint.save(self.folder / "checkpoints", self._checkpoint(), keep=self.config.keep_checkpoints)
-        self.overhead.add_checkpoint(time.monotonic() - began)
+        if self.processes.main:
+            self.feed.verify()
+            self._read_step_metrics(0.0, force=True)
+            began = time.monotonic()
+            self.log.sync()
+        self.writer.save(self._checkpoint(), self.train_step.divided_tables)
+        self.overhead.add_checkpoint(time.monotonic() - began, self.writer.last_seconds)
         self.step_metrics.start_lap(self.state.tokens)
 
     def load_best(self) -> None:
@@ -238,12 +240,17 @@ class Trainer:
         if self.state.step == 0:
             raise StopError(self.folder, "stopped before the first step", "The same command begins again") from None
         self.save()
+        self.writer.wait()
         fact = f"stopped at step {self.state.step}{moment}, saved"
         raise StopError(self.folder, fact, "The same command resumes it") from None
 
     def _may_evaluate(self, progress: float) -> bool:
         """Whether an evaluation is within its share of the time. A score that chooses weights is always measured."""
         return self.keep_best == "highest" or self.processes.from_main(self.overhead.may_evaluate(progress))
+
+    def _may_save(self, progress: float) -> bool:
+        """Whether a checkpoint is within its share of the time."""
+        return bool(self.processes.from_main(self.overhead.may_save(progress)))
 
     def _keep_best(self, headline: str) -> None:
         before = self.state.best_metrics.get(headline, math.nan)
@@ -259,9 +266,14 @@ class Trainer:
         """Early stopping: whether the patience is exhausted."""
         return self.config.patience is not None and self.state.evaluations_since_best >= self.config.patience
 
-    def _is_signalled(self) -> bool:
-        """Whether any process got a signal to stop."""
-        return self.processes.sum_numbers({"signals": bool(self.signals.received)})["signals"] > 0
+    def _stop_if_asked(self) -> None:
+        """Stop where any process got a signal, or could not write the last checkpoint."""
+        own = {"signals": bool(self.signals.received), "failures": self.writer.failed}
+        asked = self.processes.sum_numbers(own)
+        if asked["failures"]:
+            self.writer.wait()  # raises the error, which other processes may not have heard of yet
+        if asked["signals"]:
+            self._save_and_stop()
 
     def _progress(self) -> float:
         """The fraction of the run that is done, by the main process's clock."""

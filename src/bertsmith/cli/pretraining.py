@@ -172,6 +172,10 @@ def prepare(
     tokenizer: Annotated[Path, typer.Option("--tokenizer", help="Folder with tokenizer.json.")],
     validation_share: Annotated[float, typer.Option(help="Share of the text held out for validation.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Worker processes; one per core by default.")] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(help="Ray cluster that tokenises: ray://host:10001, or auto for one on this machine."),
+    ] = None,
     field: Field = "text",
     on_bad_line: OnBadLine = "replace",
     layout: Layout = "auto",
@@ -186,7 +190,7 @@ def prepare(
     from bertsmith.commands import prepare as command
 
     reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
-    reading |= {"workers": workers, "clean": clean, "decontaminate": decontaminate or []}
+    reading |= {"workers": workers, "on": on, "clean": clean, "decontaminate": decontaminate or []}
     command.prepare(texts, out, tokenizer, validation_share=validation_share, **reading)
 
 

@@ -69,17 +69,18 @@ def prepare(
     *,
     validation_share: float = 0.01,
     workers: int | None = None,
+    on: str | None = None,
     clean: bool = False,
     decontaminate: Sequence[str] = (),
     **reading: Any,
 ) -> Summary:
-    """Tokenise and deduplicate text into shards; with `clean`, after cleaning it."""
+    """Tokenise and deduplicate text into shards; with `clean`, after cleaning it; with `on`, on a cluster."""
     files.check_folder(out)
     cleaning.check_decontaminate(clean, decontaminate)
     if clean:
         texts, reading = cleaning.clean_into(texts, out, reading, decontaminate=decontaminate, workers=workers)
     loaded = Tokenizer.load(model_folder(tokenizer))
-    return prepare_shards(Corpus(texts, **reading), loaded, out, validation_share, workers)
+    return prepare_shards(Corpus(texts, **reading), loaded, out, validation_share, workers, on)
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,17 @@ def print_notes(corpus: Corpus) -> None:
 
 
 def prepare_shards(
-    corpus: Corpus, tokenizer: Tokenizer, out: Path, validation_share: float = 0.01, workers: int | None = None
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    out: Path,
+    validation_share: float = 0.01,
+    workers: int | None = None,
+    on: str | None = None,
 ) -> Summary:
     """Tokenise a corpus into shards, with a progress bar and a summary."""
     with progress_bar("preparing", "tokens") as show:
         share = validation_share
-        summary = tokenise(corpus, tokenizer, out, validation_share=share, workers=workers, progress=show)
+        summary = tokenise(corpus, tokenizer, out, validation_share=share, workers=workers, on=on, progress=show)
     print_notes(corpus)
     for line in _summary_lines(
         summary, language.detect_writing(corpus.sample(language.LANGUAGE_CHARACTERS // 10)).units

@@ -9,14 +9,16 @@ import fcntl
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bertsmith import files
 from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards import cluster
 from bertsmith.data.shards.chunks import Chunk, chunks
 from bertsmith.data.shards.duplicates import DigestSet
 from bertsmith.data.shards.encoded import EncodedDocuments
@@ -24,7 +26,7 @@ from bertsmith.data.shards.journal import Journal, delete_journal, differences
 from bertsmith.data.shards.shards import Shards, token_dtype
 from bertsmith.data.shards.validation import choose_validation
 from bertsmith.data.shards.verification import verify
-from bertsmith.data.shards.workers import encode_all
+from bertsmith.data.shards.workers import Documents, encode_all
 from bertsmith.data.shards.writer import ShardWriter
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.sentences import has_sentencex
@@ -34,6 +36,9 @@ FORMAT = "bertsmith-summary 2"  # of `summary.json`: the keys of its inputs
 NO_WORKERS_BYTES = 1 << 20  # bytes of text that are encoded faster than workers start
 COUNTING_SHARE = 0.1  # of the progress bar: the first reading of a large text, which only counts
 Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
+Encode = Callable[  # by the tokenizer of a folder, as integers of a type
+    [Iterable[tuple[Chunk, list[Documents]]], Path, str], Generator[tuple[Chunk, list[EncodedDocuments]], None, None]
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +64,20 @@ def prepare(
     validation_share: float = 0.01,
     shard_tokens: int = 1 << 25,
     workers: int | None = None,
+    on: str | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Tokenise a corpus into `out/train`, `out/valid` and `out/tokenizer`, or resume an interrupted preparation."""
+    """Tokenise a corpus into `out/train`, `out/valid` and `out/tokenizer`, or resume an interrupted preparation.
+
+    Worker processes of this machine encode the text, or with `on` a cluster: the bytes are the same.
+    """
     if not 0 <= validation_share < 1:
         fact = f"{validation_share} is not a share"
         raise RecipeError("validation_share", fact, "Give a number from 0 to 1, such as 0.01")
-    if workers is None:
-        workers = count_cores() if not 0 < corpus.bytes <= NO_WORKERS_BYTES else 0
-    elif workers < 0:
+    if workers is not None and workers < 0:
         raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
+    if on is not None:
+        cluster.check_address(on)
     out = Path(out)
     inputs = _inputs(corpus, tokenizer) | {"validation_share": validation_share, "shard_tokens": shard_tokens}
     if (out / "summary.json").exists():  # written last: a finished folder is read without a lock
@@ -76,12 +85,25 @@ def prepare(
     with lock_folder(out):
         if (out / "summary.json").exists():
             return _finished(out, inputs)
-        work = Preparation(out, tokenizer, Journal(out, inputs))
-        try:
-            work.run(corpus, validation_share, shard_tokens, workers, progress)
-            return work.finish(corpus, validation_share)
-        finally:
-            work.close()
+        with _encoding(corpus, workers, on) as encode:
+            work = Preparation(out, tokenizer, Journal(out, inputs))
+            try:
+                work.run(corpus, validation_share, shard_tokens, encode, progress)
+                return work.finish(corpus, validation_share)
+            finally:
+                work.close()
+
+
+@contextmanager
+def _encoding(corpus: Corpus, workers: int | None, on: str | None) -> Iterator[Encode]:
+    """The engine that encodes: this process, workers of this machine, or a cluster."""
+    if on is not None:
+        with cluster.connected(on, workers) as connection:
+            yield connection.encode_all
+        return
+    if workers is None:
+        workers = count_cores() if not 0 < corpus.bytes <= NO_WORKERS_BYTES else 0
+    yield partial(encode_all, workers=workers)
 
 
 class Preparation:
@@ -104,7 +126,7 @@ class Preparation:
         files.sync_folder(out)
 
     def run(
-        self, corpus: Corpus, validation_share: float, shard_tokens: int, workers: int, progress: Progress | None
+        self, corpus: Corpus, validation_share: float, shard_tokens: int, encode: Encode, progress: Progress | None
     ) -> None:
         """Read, encode and write all documents that no finished shard holds."""
         seen = DigestSet()
@@ -120,7 +142,7 @@ class Preparation:
 
         validation = choose_validation(corpus, validation_share, counted)
         text = chunks(corpus, self.counts["documents"], seen, validation)
-        encoded = encode_all(text, self.out / "tokenizer", token_dtype(self.tokenizer.vocabulary), workers)
+        encoded = encode(text, self.out / "tokenizer", token_dtype(self.tokenizer.vocabulary))
         with closing(encoded):
             for chunk, (train, valid) in encoded:
                 if len(train.documents):

@@ -4,6 +4,9 @@ The kernels are those of `attention_short`. The bias is the same for all sequenc
 them: a further kernel walks through the sequences once more and keeps the sums for a block of queries and all keys in
 registers, where atomic additions in memory would wait for each other.
 
+It takes 0.39 to 0.69 of the time of torch's fastest, and a sixth of FlexAttention's (`bench/beside_torch.py`, one
+H200).
+
 Imported only where it is used, since it needs Triton.
 """
 

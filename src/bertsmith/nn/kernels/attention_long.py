@@ -4,6 +4,9 @@ each block of a sequence and head.
 Forwards a program holds its queries and walks through the keys, rescaling its softmax on the way, so that the matrix of
 scores is never stored. Backwards there are two kernels, one for the queries and one for the keys.
 
+It takes 0.59 of the time of torch's `varlen_attn` on rows ragged up to 512, and 0.38 of FlexAttention's
+(`bench/beside_torch.py`, one H200).
+
 Imported only where it is used, since it needs Triton.
 """
 

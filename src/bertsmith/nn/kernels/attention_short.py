@@ -4,6 +4,9 @@ FlashAttention walks through the keys in blocks and rescales its softmax on the 
 program: keys and values are read once, the softmax is the plain one, and the backward pass writes all three gradients
 without a second pass over anything. What is left is mostly the time to read and write memory.
 
+It takes 0.48 of the time of torch's `varlen_attn` on rows ragged up to 128, 0.62 up to 256, and a third of
+FlexAttention's (`bench/beside_torch.py`, one H200).
+
 Imported only where it is used, since it needs Triton.
 """
 

@@ -5,6 +5,9 @@ kernels of them, with an error function that takes longer than the memory traffi
 kernel each, and the error function is Abramowitz and Stegun's 7.1.26, whose error of 1.5e-7 is a thousandth of the
 rounding of half precision.
 
+It takes 0.90 of the time of what `torch.compile` makes of the formula, with a gate 0.72 (`bench/beside_torch.py`, one
+H200).
+
 Imported only where it is used, since it needs Triton.
 """
 

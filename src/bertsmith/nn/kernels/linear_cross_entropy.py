@@ -4,6 +4,9 @@ A step that predicts every token of a large batch would keep gigabytes of logits
 is a sum, the gradient of each logit is known with the logits of its position: it is computed in the forward pass and
 overwrites them.
 
+It takes as long as what `torch.compile` makes of the formula for the masked words of a batch, 0.95 of it for all words,
+and half of the time of plain calls, without their logits (`bench/beside_torch.py`, one H200).
+
 Imported only where it is used, since it needs Triton.
 """
 

@@ -6,6 +6,9 @@ recomputed from the output y as (y - norm bias) / norm weight, and the next prod
 eighth less memory. Half precision rounds both to eight bits; y keeps fewer bits of the sum only where the weight is far
 smaller than the bias, which is why the weight counts as at least `MIN_WEIGHT` there.
 
+It takes 0.94 of the time of what `torch.compile` makes of the formula, with dropout 0.90 (`bench/beside_torch.py`, one
+H200).
+
 Imported only where it is used, since it needs Triton.
 """
 

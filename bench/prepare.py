@@ -1,9 +1,14 @@
 """The speed of `prepare`, compared with `tokenizers.encode_batch` alone on the same text and the same cores.
 
     python bench/prepare.py TEXT.xz... --megabytes 150 --out bench/results/prepare.json
+    python bench/prepare.py TEXT.xz --megabytes 100 --cluster --growth 100 300 1000 --out bench/results/prepare-ray.json
 
 The peer only encodes lines that are in memory already, and discards the ids. `prepare` reads, cleans, hashes, encodes,
 writes, syncs. Each measurement is a separate process; rounds alternate; the median counts.
+
+With --cluster also a Ray cluster of this machine (`--on auto`; its start is also measured apart), `datasets.map`, which
+keeps the ids in Arrow files, and what one process reads and splits without encoding: the ceiling of any cluster. With
+--growth the peak of memory, for text of each size: the same text again and again, with other first words.
 """
 
 import argparse
@@ -11,6 +16,7 @@ import json
 import lzma
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -37,6 +43,37 @@ for first in range(0, len(lines), 1000):
 print(json.dumps({"seconds": time.perf_counter() - start, "tokens": tokens}))
 """
 
+PEER_MAP = """
+import json, os, sys, tempfile, time
+import datasets
+from tokenizers import Tokenizer
+datasets.disable_progress_bars()
+tokenizer = Tokenizer.from_file(sys.argv[2] + "/tokenizer.json")
+def encode(batch):
+    return {"ids": [found.ids for found in tokenizer.encode_batch(batch["text"], add_special_tokens=False)]}
+start = time.perf_counter()
+with tempfile.TemporaryDirectory(dir=os.path.dirname(sys.argv[1])) as cache:
+    text = datasets.load_dataset("text", data_files=sys.argv[1], split="train", cache_dir=cache)
+    ids = text.map(encode, batched=True, num_proc=len(os.sched_getaffinity(0)), remove_columns=["text"])
+    seconds = time.perf_counter() - start
+    tokens = sum(len(batch.column("ids").flatten()) for batch in ids.data.to_batches())
+print(json.dumps({"seconds": seconds, "tokens": tokens}))
+"""
+
+READING = """
+import json, sys, time
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.chunks import chunks
+from bertsmith.data.shards.duplicates import DigestSet
+from bertsmith.data.shards.validation import choose_validation
+corpus = Corpus([sys.argv[1]])
+start = time.perf_counter()
+validation = choose_validation(corpus, 0.01)
+for chunk in chunks(corpus, 0, DigestSet(), validation):
+    pass
+print(json.dumps({"seconds": time.perf_counter() - start, "tokens": 0}))
+"""
+
 OURS = """
 import json, sys, time
 from bertsmith.data.corpus.corpus import Corpus
@@ -44,9 +81,10 @@ from bertsmith.data.shards.prepare import prepare
 from bertsmith.text.tokenizer import Tokenizer
 tokenizer = Tokenizer.load(sys.argv[2])
 start = time.perf_counter()
-summary = prepare(Corpus([sys.argv[1]]), tokenizer, sys.argv[3])
+summary = prepare(Corpus([sys.argv[1]]), tokenizer, sys.argv[3], on=(sys.argv[4:] or [None])[0])
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "tokens": summary.train["tokens"] + summary.valid["tokens"]}))
+tokens = summary.train["tokens"] + summary.valid["tokens"]
+print(json.dumps({"seconds": seconds, "tokens": tokens, "start_seconds": seconds - summary.seconds}))
 """
 
 
@@ -56,11 +94,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=150, help="how much of the text, unpacked")
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer's folder; by default one is trained")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cluster", action="store_true", help="a Ray cluster of this machine, and datasets.map")
+    parser.add_argument("--growth", type=int, nargs="*", default=[], help="megabytes of text whose memory is measured")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.out.parent if options.out.parent.is_dir() else None) as name:
         results = measure(options, Path(name))
-    print(table(results))
+        print(table(results))
+        growth = measure_growth(options, Path(name)) if options.growth else []
     machine = {
         "cpu": processor(),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -69,7 +110,9 @@ def main() -> None:
         "tokenizers": version("tokenizers"),
         "numpy": version("numpy"),
     }
-    record(options.out, {"results": results}, machine)
+    if options.cluster:
+        machine |= {name: version(name) for name in ("ray", "datasets")}
+    record(options.out, {"results": results} | ({"growth": growth} if growth else {}), machine)
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -84,6 +127,11 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for size in sizes:
             found = run(OURS, texts[size], tokenizer, folder / f"{size}-{turn}")
             rows.setdefault(f"bertsmith prepare, {size} MB", []).append(found)
+        if options.cluster:
+            found = run(OURS, texts[sizes[-1]], tokenizer, folder / f"cluster-{turn}", "auto")
+            rows.setdefault(f"bertsmith prepare --on auto, {sizes[-1]} MB", []).append(found)
+            for name, program in {"datasets.map": PEER_MAP, "bertsmith, reading alone": READING}.items():
+                rows.setdefault(f"{name}, {sizes[-1]} MB", []).append(run(program, texts[sizes[-1]], tokenizer))
     results = {}
     for name, rounds in rows.items():
         size = texts[int(name.split()[-2])].stat().st_size
@@ -94,7 +142,34 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "seconds": [row["seconds"] for row in rounds],
             "peak_megabytes": max(row["peak_megabytes"] for row in rounds),
         }
+        if "start_seconds" in rounds[0]:  # of the cluster; a part of the seconds
+            results[name]["start_seconds"] = statistics.median(row["start_seconds"] for row in rounds)
     return results
+
+
+def measure_growth(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """The peak of memory of `prepare`, with and without a cluster, for text of growing size."""
+    base = folder / f"{options.megabytes}.txt"
+    rows = list[dict[str, Any]]()
+    for size in options.growth:
+        text = repeated(base, folder / f"growth-{size}.txt", size * 1_000_000)
+        for on in ["", "auto"] if options.cluster else [""]:
+            out = folder / f"growth-{size}-{on}"
+            found = run(OURS, text, options.tokenizer or folder / "tokenizer", out, *filter(None, [on]))
+            rows.append({"megabytes": size, "on": on or "this machine", **found})
+            print(f"{size:6} MB on {on or 'this machine':14} peak {found['peak_megabytes']:,.0f} MB")
+            shutil.rmtree(out)
+        text.unlink()
+    return rows
+
+
+def repeated(base: Path, target: Path, size: int) -> Path:
+    """The text again and again up to a size, each time with other first words, so that no document is a duplicate."""
+    body = base.read_bytes()
+    with target.open("wb") as out:
+        for turn in range(-(-size // len(body))):
+            out.write(body.replace(b"\n\n", b"\n\nPart %d. " % turn)[: size - out.tell()])
+    return target
 
 
 def unpack(sources: list[Path], target: Path, most: int) -> Path:
@@ -125,7 +200,7 @@ def run(program: str, *arguments: Any) -> dict[str, float]:
     peak = 0.0
     while process.poll() is None:
         peak = max(peak, sum(map(resident, family(process.pid))))
-        time.sleep(0.05)
+        time.sleep(0.2)
     assert process.stdout is not None
     if process.returncode:
         raise SystemExit(f"a measurement failed with code {process.returncode}")

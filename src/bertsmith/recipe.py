@@ -8,6 +8,7 @@ from typing import Any, Literal
 from bertsmith import config, files
 from bertsmith.config import Component, component_field
 from bertsmith.data.images.augmentation import AugmentationConfig
+from bertsmith.data.shards.cache import local_copy
 from bertsmith.errors import RunError
 from bertsmith.models.family import FAMILY
 from bertsmith.models.vision_family import IMAGE_FAMILY, VISION_FAMILY
@@ -34,7 +35,7 @@ EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # the length of a r
 class DataConfig:
     """The prepared text, and the shape of batches."""
 
-    folder: Path  # the folder that `bertsmith prepare` wrote
+    folder: Path  # the folder that `bertsmith prepare` wrote, or its address, such as s3://bucket/shards
     max_length: int = 128  # maximum sequence length in tokens, special tokens included
     batch_tokens: int = 65_536  # tokens in a micro-batch, exactly
     cross_documents: bool = False  # a sequence may continue with the next document, after a separator (RoBERTa)
@@ -47,6 +48,11 @@ class DataConfig:
         if self.batch_tokens < 8 * self.max_length:
             fact = f"batch_tokens={self.batch_tokens} holds too few sequences of {self.max_length}"
             raise ValueError(f"{fact}. Use {8 * self.max_length} or more")
+
+    @property
+    def local(self) -> Path:
+        """The prepared text on this machine: at an address, its copy in the cache."""
+        return local_copy(self.folder)
 
 
 @dataclass(frozen=True, kw_only=True)

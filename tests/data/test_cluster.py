@@ -1,7 +1,6 @@
 """Shards from a cluster of several nodes: the bytes of one machine, whatever dies meanwhile."""
 
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -164,15 +163,16 @@ def test_a_killed_driver_goes_on_where_its_journal_ends(
     out, on = tmp_path / "out", ray_cluster[0].address
     command = [sys.executable, "-c", DRIVER, str(text.file), str(out), on]
     run = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert run.stdin is not None
-    run.stdin.write(b"go on\n" * 25)
-    run.stdin.flush()
-    while not entries(out):
-        assert run.poll() is None
-        time.sleep(0.01)
-    time.sleep(random.Random(0).uniform(0, 0.2))
-    run.send_signal(signal.SIGKILL)
-    run.communicate()
+    try:
+        assert run.stdin is not None
+        run.stdin.write(b"go on\n" * 25)
+        run.stdin.flush()
+        while not entries(out):
+            assert run.poll() is None
+            time.sleep(0.01)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.communicate()
     before = entries(out)
     assert before
     first: list[int] = []

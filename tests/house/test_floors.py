@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "bertsmith"
 FLOORS = [
-    {"config", "errors", "files", "random_bits", "recipes", "terminal"},
+    {"address", "config", "errors", "files", "random_bits", "recipes", "terminal"},
     {"text", "metrics"},
     {"nn", "data"},
     {"models"},

@@ -17,6 +17,15 @@ def check_folder(out: Path | None) -> Path | None:
     return out
 
 
+def check_destination(out: Path) -> Path:
+    """Refuse a folder that cannot be written; an address is asked later."""
+    from bertsmith.address import is_address
+
+    if not is_address(out):
+        check_folder(out)
+    return out
+
+
 def check_file(out: Path | None) -> Path | None:
     """Refuse a file that cannot be written, before any work is done."""
     if out is not None:
@@ -30,7 +39,8 @@ def check_file(out: Path | None) -> Path | None:
 Texts = Annotated[
     list[str],
     typer.Argument(
-        help="Files, folders, globs, or - for standard input: .txt .md .html .csv .jsonl .parquet .pdf .docx."
+        help="Files, folders, globs, addresses such as s3://bucket/texts, or - for standard input: .txt .md .html .csv "
+        ".jsonl .parquet .pdf .docx."
     ),
 ]
 Field = Annotated[
@@ -110,6 +120,10 @@ ModelFolder = Annotated[
 ]
 LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate; by default, the recipe's.")]
 Out = Annotated[Path, typer.Option("--out", callback=check_folder, help="Output folder.")]
+Destination = Annotated[
+    Path,
+    typer.Option("--out", callback=check_destination, help="Output folder, or an address such as s3://bucket/shards."),
+]
 ImageSize = Annotated[
     Literal["model", "own"],
     typer.Option("--size", help="Of images: the size that the model was trained on, or each image's own."),

@@ -12,6 +12,7 @@ from bertsmith.cli.options import (
     AutoLowercase,
     Clean,
     Decontaminate,
+    Destination,
     Field,
     Layout,
     LearningRate,
@@ -168,7 +169,7 @@ def tokenizer(
 @app.command(rich_help_panel=PRETRAIN)
 def prepare(
     texts: Texts,
-    out: Out,
+    out: Destination,
     tokenizer: Annotated[Path, typer.Option("--tokenizer", help="Folder with tokenizer.json.")],
     validation_share: Annotated[float, typer.Option(help="Share of the text held out for validation.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Worker processes; one per core by default.")] = None,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import config, recipes
+from bertsmith.address import Address, is_address
 from bertsmith.commands import arguments, entrants
 from bertsmith.commands import clean as cleaning
 from bertsmith.commands import evaluate as measuring
@@ -19,6 +20,7 @@ from bertsmith.commands import pretrain as pretraining
 from bertsmith.commands import pretrain_images as pretraining_images
 from bertsmith.commands.results import Evaluation, Export, Run
 from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.cache import is_prepared
 from bertsmith.errors import RecipeError
 from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.inputs import known_options, short_repr
@@ -92,10 +94,11 @@ def tokenizer(texts: Paths, out: PathLike, *, kind: str = "wordpiece", vocabular
     return Tokenizer.load(folder)
 
 
-def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) -> Path:
+def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) -> PathLike:
     """Tokenise text once, into shards that `pretrain` reads, and return their folder.
 
-    `tokenizer` is a tokenizer's folder; `options` are those of `bertsmith prepare`, such as `validation_share`.
+    `texts` and `out` may be addresses, such as "s3://bucket/texts". `tokenizer` is a tokenizer's folder; `options` are
+    those of `bertsmith prepare`, such as `validation_share`, or `on`, a Ray cluster.
 
     >>> shards = bertsmith.prepare("texts/", "shards", "runs/mine/model", validation_share=0.1)
     >>> (shards / "train" / "index.json").exists()
@@ -104,7 +107,7 @@ def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) ->
     given, folder = arguments.as_paths(texts, "texts"), arguments.as_path(out, "out")
     arguments.check_options(options, preparing.prepare, Corpus)
     preparing.prepare(given, folder, arguments.as_path(tokenizer, "tokenizer"), **options)
-    return folder
+    return str(Address(folder)) if is_address(folder) else folder
 
 
 def pretrain(
@@ -266,7 +269,7 @@ def models(pattern: str = "*") -> list[str]:
 
 def _prepared_folder(given: list[str], out: Path, recipe: Recipe) -> Path:
     """The given folder of shards; or new shards of the given text, by a tokenizer of the recipe's kind."""
-    if len(given) == 1 and (Path(given[0]) / "train").is_dir():
+    if len(given) == 1 and is_prepared(given[0]):
         return Path(given[0])
     kind = candidates.tokenizer_kind(recipe.model.kind, recipe.model.settings)
     return entrants.prepare_text(given, out, kind, True)

@@ -23,7 +23,7 @@ MIN_ROWS = 8  # sequences of a micro-batch
 def check(recipe: Recipe, gpus: int | None = None, gpu: str = "h200") -> None:
     """Print parameters, memory, speed and time; with `gpus`, those of so many GPUs of a kind, by a stated model."""
     shape, data = recipe.model.settings, recipe.data
-    prepared = _verified(data.folder)
+    prepared = _verified(data.local)
     with torch.device("meta"):
         objective = build.untrained_objective(recipe, shape)
     count = sum(parameter.numel() for parameter in objective.parameters())

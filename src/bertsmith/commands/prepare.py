@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files, terminal
+from bertsmith.address import is_address
 from bertsmith.commands import clean as cleaning
 from bertsmith.commands.progress import progress_bar
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import Summary
 from bertsmith.data.shards.prepare import prepare as tokenise
+from bertsmith.errors import RecipeError
 from bertsmith.models.hf.folder import model_folder
 from bertsmith.text import language
 from bertsmith.text import tokenizer as tokenizers
@@ -23,6 +25,7 @@ from bertsmith.train.clock import format_duration
 
 CONSOLE = terminal.console()
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.json.writing")
+CLEAN_BEFORE = "Clean it first, with `bertsmith clean`, and prepare what that wrote"
 QUICK_SAMPLE = 300_000  # characters that fertility is measured on within a time budget
 
 
@@ -75,8 +78,11 @@ def prepare(
     **reading: Any,
 ) -> Summary:
     """Tokenise and deduplicate text into shards; with `clean`, after cleaning it; with `on`, on a cluster."""
-    files.check_folder(out)
     cleaning.check_decontaminate(clean, decontaminate)
+    if not is_address(out):
+        files.check_folder(out)
+    elif clean:
+        raise RecipeError("--clean", "writes the cleaned text next to the shards, here", CLEAN_BEFORE)
     if clean:
         texts, reading = cleaning.clean_into(texts, out, reading, decontaminate=decontaminate, workers=workers)
     loaded = Tokenizer.load(model_folder(tokenizer))

@@ -160,7 +160,7 @@ def check(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) -> Non
         return
     recipe = with_budget(out, state, runner, rules)
     settle(recipe, MAY_DIFFER)
-    if row["data"] != Shards(recipe.data.folder / "train").fingerprint:
+    if row["data"] != Shards(recipe.data.local / "train").fingerprint:
         raise RunError(recipe.out, "was trained on another text", "Choose another folder, or give it the same text")
 
 
@@ -176,7 +176,7 @@ def run_entrant(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) 
         "label": runner.entrant.label,
         "overrides": runner.entrant.overrides,
         "description": race_report.describe(recipe),
-        "data": Shards(recipe.data.folder / "train").fingerprint,
+        "data": Shards(recipe.data.local / "train").fingerprint,
         "parameters": runner.cost.parameters,
         "flops": runner.cost.flops,  # per token
         "peak": hardware.peak_flops(device, torch.bfloat16) if device.type == "cuda" else None,

@@ -73,7 +73,7 @@ def _describe_metric(name: str, settings: Mapping[str, Any]) -> str:
 
 def describe(recipe: Recipe) -> str:
     """A recipe in one line: model, objective, vocabulary, sequence length and text."""
-    shape, train = recipe.model.settings, Shards(recipe.data.folder / "train")
+    shape, train = recipe.model.settings, Shards(recipe.data.local / "train")
     return (
         f"{recipe.model.kind}, {shape.layers} layers of width {shape.width}; objective {recipe.objective.kind}; "
         f"vocabulary of {train.vocabulary:,}, sequences of {recipe.data.max_length}; {train.words:,} words of text"

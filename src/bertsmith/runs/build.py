@@ -34,7 +34,7 @@ VALIDATION_SEED = 1  # fixed masks for validation, whatever the run's own seed
 
 def load_data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
     """The tokenizer, training shards and validation shards of a prepared folder; starts verifying their hashes."""
-    folder = recipe.data.folder
+    folder = recipe.data.local
     _check_prepared(folder, recipe.start)
     tokenizer = Tokenizer.load(folder / "tokenizer")
     train, valid = Shards(folder / "train"), Shards(folder / "valid")

@@ -51,7 +51,7 @@ def _steps(folder: Path) -> list[Path]:
 
 def _tokenizer(run: Path, recipe: Recipe) -> Tokenizer:
     """The tokenizer of the run's data, or a copy in its folder if the data are no longer there."""
-    for folder in (recipe.data.folder / "tokenizer", run / "data" / "tokenizer", run / "tokenizer", run / "model"):
+    for folder in (recipe.data.local / "tokenizer", run / "data" / "tokenizer", run / "tokenizer", run / "model"):
         if (folder / "tokenizer.json").is_file():
             return Tokenizer.load(folder)
     raise FolderError(run, "its tokenizer is no longer there", f"It was in {recipe.data.folder}")

@@ -106,7 +106,7 @@ def _files(recipe: Recipe) -> str:
     if (recipe.out / "cleaned").is_dir():
         return " after cleaning"
     try:
-        count = len(files.read_json(recipe.data.folder / "summary.json")["inputs"]["files"])
+        count = len(files.read_json(recipe.data.local / "summary.json")["inputs"]["files"])
     except (FolderError, LookupError, TypeError):
         return ""
     return f" in {count_of(count, 'file')}"

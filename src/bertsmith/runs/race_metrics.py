@@ -77,7 +77,7 @@ def build_metrics(config: MetricsConfig) -> list[Metric]:
 
 
 def _bits_per_byte(recipe: Recipe, folder: Path) -> Sequence[float]:
-    figures = held_out_scores(folder, recipe.data.folder / "valid", recipe.data.max_length)
+    figures = held_out_scores(folder, recipe.data.local / "valid", recipe.data.max_length)
     return [figures["bits_per_byte"]] if "bits_per_byte" in figures else []
 
 

@@ -49,7 +49,7 @@ def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callabl
     arrow = import_pyarrow(source.name)
     done = 0  # rows
     try:
-        with arrow.parquet.ParquetFile(source.path) as file:
+        with source.parquet() as found, arrow.parquet.ParquetFile(found) as file:
             names = file.schema_arrow.names
             if field not in names:
                 raise TextError(source.name, f"has no column '{field}'", suggest(field, names))

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bertsmith.address import Address, is_address
 from bertsmith.data.corpus.encoding import looks_like_text, to_utf8
 from bertsmith.errors import TextError, suggest
 
@@ -49,7 +50,7 @@ Skipped = Counter[tuple[str, str]]  # number of files of a folder that are not r
 class Source:
     """A file of text: its path, its kind by its ending, and its compression."""
 
-    path: Path
+    path: Path | Address
     kind: str  # its ending; .txt for every file that is read as plain text
     compression: str = ""  # .gz, .xz, .zst or none
     size: int = 0  # bytes on disk; 0 for standard input
@@ -108,6 +109,15 @@ class Source:
                 yield raw
 
     @contextmanager
+    def parquet(self) -> Iterator[Any]:
+        """What pyarrow opens: a path, or an open file elsewhere."""
+        if isinstance(self.path, Path):
+            yield self.path
+        else:
+            with self.path.open() as file:
+                yield file
+
+    @contextmanager
     def opened(self) -> Iterator[Any]:
         """A stream of the decompressed bytes."""
         with self._opened() as raw:
@@ -139,7 +149,7 @@ def find_sources(names: Sequence[str], *, plain: bool = False, skipped: Skipped 
         found = [source for name in names for source in finder.expand(str(name))]
     except OSError as error:
         raise TextError(error.filename, f"cannot be read ({error.strerror})") from None
-    once: dict[Path, Source] = {}
+    once: dict[Path | Address, Source] = {}
     for source in found:
         once.setdefault(source.path.resolve(), source)
     return list(once.values())
@@ -176,7 +186,7 @@ def open_decompressed(path: Path) -> Iterator[Any]:
 class BoundedStream:
     """A stream that raises an error once it has given too much for the size of its file (a decompression bomb)."""
 
-    def __init__(self, stream: Any, path: Path) -> None:
+    def __init__(self, stream: Any, path: Path | Address) -> None:
         self._stream, self._path, self._given = stream, path, 0
         self._max_bytes = max(MAX_DECOMPRESSED_BYTES, MAX_RATIO * path.stat().st_size)
 
@@ -204,30 +214,26 @@ class _Finder:
         """The files that one name stands for."""
         if name == "-":
             return [Source(STANDARD_INPUT, ".txt")]
-        path = Path(name)
+        path = Address(name) if is_address(name) else Path(name)
         if "\0" in name or not path.exists():
             if "\0" in name or not glob.has_magic(name):
                 raise TextError(name, "does not exist", _suggest_file(path))
-            matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  (a Path takes no absolute pattern)
-            found = [source for match in matches for source in self.walk(Path(match), named=True)]
-            if not found:
-                raise TextError(
-                    name, "matches no text file", skipped_summary(self.skipped).capitalize() or KNOWN_SUFFIXES
-                )
-            return found
+            found = [source for match in _matches(path, name) for source in self.walk(match, named=True)]
+            return self._checked(found, name, "matches no text file")
         if path.is_dir():
-            found = self.walk(path)
-            if not found:
-                raise TextError(
-                    name, "is a folder without text files", skipped_summary(self.skipped).capitalize() or KNOWN_SUFFIXES
-                )
-            return found
+            return self._checked(self.walk(path), name, "is a folder without text files")
         return [_source(path, self.plain) or _plain(path)]
 
-    def walk(self, path: Path, *, named: bool = False) -> list[Source]:
+    def _checked(self, found: list[Source], name: str, fact: str) -> list[Source]:
+        if not found:
+            raise TextError(name, fact, skipped_summary(self.skipped).capitalize() or KNOWN_SUFFIXES)
+        return found
+
+    def walk(self, path: Path | Address, *, named: bool = False) -> list[Source]:
         """A file, or all files in a folder and its folders, in the order of their names, except hidden ones."""
         if path.is_dir():
-            shown = sorted(child for child in path.iterdir() if not child.name.startswith("."))
+            children: list[Any] = [child for child in path.iterdir() if not child.name.startswith(".")]
+            shown = sorted(children)
             inside = [child for child in shown if not (child.is_symlink() and child.is_dir())]  # no circles
             if any(child.name == "clean.json" for child in inside):  # a folder of `clean`, with a page about its text
                 inside = [child for child in inside if child.name != "clean.html"]
@@ -248,7 +254,14 @@ class _Finder:
         return [source] if source else []
 
 
-def _source(path: Path, plain: bool) -> Source | None:
+def _matches(path: Path | Address, name: str) -> list[Any]:
+    """The files and folders that a pattern stands for."""
+    if isinstance(path, Address):
+        return path.glob()
+    return [Path(match) for match in sorted(glob.glob(name, recursive=True))]  # noqa: PTH207  (Path: none absolute)
+
+
+def _source(path: Path | Address, plain: bool) -> Source | None:
     """A file of a known kind; with `plain` any file, as plain text."""
     kind, compression = _endings(path)
     if plain and kind not in BINARY_KINDS:
@@ -258,18 +271,18 @@ def _source(path: Path, plain: bool) -> Source | None:
     return Source(path, ".txt" if kind == ".text" else kind, compression, path.stat().st_size)
 
 
-def _plain(path: Path) -> Source:
+def _plain(path: Path | Address) -> Source:
     return Source(path, ".txt", _endings(path)[1], path.stat().st_size, plain=True)
 
 
-def _endings(path: Path) -> tuple[str, str]:
+def _endings(path: Path | Address) -> tuple[str, str]:
     """A file's kind and compression by its endings, in lower case."""
     endings = [ending.lower() for ending in path.suffixes]
     compression = endings.pop() if endings and endings[-1] in COMPRESSIONS else ""
     return endings[-1] if endings else "", compression
 
 
-def _looks_like_text(path: Path) -> bool:
+def _looks_like_text(path: Path | Address) -> bool:
     """Whether a file begins as text; a file that cannot be opened is reported when it is read."""
     try:
         with path.open("rb") as file:
@@ -278,8 +291,10 @@ def _looks_like_text(path: Path) -> bool:
         return True
 
 
-def _suggest_file(path: Path) -> str:
+def _suggest_file(path: Path | Address) -> str:
     """The remedy for a misspelt name, if there is a file with nearly that name in the folder."""
+    if isinstance(path, Address):  # whose folder may be endless
+        return ""
     siblings = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
     remedy = suggest(path.name, siblings)
     return remedy if remedy.startswith("Did") else ""

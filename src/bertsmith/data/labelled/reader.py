@@ -117,7 +117,7 @@ def _read(
         return treebank.read(file, dropped)
     named = {name for name in (*(columns.texts or ()), columns.label) if name}
     table = open_table(file, COLUMN_NAMES | glue.HEADINGS | named)
-    task = None if named else glue.recognise(file.path)
+    task = None if named else glue.recognise(Path(file.path))
     if task and kind in (task.kind, "pairs") and (found := glue.task_columns(table, task)):
         label = found[1] if kind == task.kind or task.kind == "number" else None
         plan = ColumnPlan(found[0], label, classes=task.classes)

@@ -1,11 +1,11 @@
 """The journal of an unfinished preparation, written after every shard, so that the work can be resumed."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bertsmith import files
+from bertsmith.data.shards.destination import Destination
 from bertsmith.data.shards.shards import PREPARE_AGAIN
 from bertsmith.errors import FolderError
 
@@ -20,8 +20,8 @@ class Journal:
     An entry counts once its JSON is in place; the digests are written before it, one file for each entry.
     """
 
-    def __init__(self, out: Path, inputs: dict[str, Any]) -> None:
-        self.folder = out / FOLDER
+    def __init__(self, out: Path, inputs: dict[str, Any], destination: Destination | None = None) -> None:
+        self.folder, self._destination = out / FOLDER, destination or Destination(out)
         self.entries, self.state = 0, dict[str, Any]()
         if (self.folder / NAME).exists():
             journal = files.read_json(self.folder / NAME)
@@ -31,7 +31,7 @@ class Journal:
             if self.entries and (changed := differences(journal["inputs"], inputs)):
                 fact = f"was begun with {changed}, and is not finished"
                 raise FolderError(out, fact, "Run it as it was begun, or delete the folder to begin anew")
-        elif found := [path.name for path in out.iterdir() if path.name not in (FOLDER, *CLEANED)]:
+        elif found := [name for name in self._destination.names() if name not in (FOLDER, *CLEANED)]:
             raise FolderError(out, f"holds {found[0]!r}, so it is not a new folder", "Choose another folder")
         self.inputs = inputs
         if not self.entries:  # nothing is lost by starting again, even with other text
@@ -41,7 +41,8 @@ class Journal:
 
     def record(self, state: dict[str, Any], digests: bytes) -> None:
         """Write an entry, from which the work can be resumed."""
-        files.write(self.folder / f"{self.entries:06}.digests", digests)
+        path = self.folder / f"{self.entries:06}.digests"
+        self._destination.send(path, files.write(path, digests))
         self.entries, self.state = self.entries + 1, state
         self._write()
 
@@ -54,12 +55,12 @@ class Journal:
 
     def _write(self) -> None:
         journal = {"format": FORMAT, "entries": self.entries, "inputs": self.inputs, "state": self.state}
-        files.write_json(self.folder / NAME, journal)
+        self._destination.send(self.folder / NAME, files.write_json(self.folder / NAME, journal))
 
 
-def delete_journal(out: Path) -> None:
+def delete_journal(destination: Destination) -> None:
     """Remove the journal of a finished preparation."""
-    shutil.rmtree(out / FOLDER, ignore_errors=True)
+    destination.delete(destination.folder / FOLDER)
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> str:

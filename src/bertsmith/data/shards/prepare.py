@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files
+from bertsmith.address import Address
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards import cluster
 from bertsmith.data.shards.chunks import Chunk, chunks
+from bertsmith.data.shards.destination import Destination, destination
 from bertsmith.data.shards.duplicates import DigestSet
 from bertsmith.data.shards.encoded import EncodedDocuments
 from bertsmith.data.shards.journal import Journal, delete_journal, differences
-from bertsmith.data.shards.shards import Shards, token_dtype
+from bertsmith.data.shards.shards import token_dtype
 from bertsmith.data.shards.validation import choose_validation
-from bertsmith.data.shards.verification import verify
 from bertsmith.data.shards.workers import Documents, encode_all
 from bertsmith.data.shards.writer import ShardWriter
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
@@ -78,20 +79,23 @@ def prepare(
         raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
     if on is not None:
         cluster.check_address(on)
-    out = Path(out)
+    target = destination(out)
+    out = target.folder
     inputs = _inputs(corpus, tokenizer) | {"validation_share": validation_share, "shard_tokens": shard_tokens}
-    if (out / "summary.json").exists():  # written last: a finished folder is read without a lock
-        return _finished(out, inputs)
-    with lock_folder(out):
-        if (out / "summary.json").exists():
-            return _finished(out, inputs)
-        with _encoding(corpus, workers, on) as encode:
-            work = Preparation(out, tokenizer, Journal(out, inputs))
-            try:
-                work.run(corpus, validation_share, shard_tokens, encode, progress)
-                return work.finish(corpus, validation_share)
-            finally:
-                work.close()
+    with target.located():
+        if target.is_here and (out / "summary.json").exists():  # written last: read without a lock
+            return _finished(target, inputs)
+        with lock_folder(out):
+            target.restore()
+            if (out / "summary.json").exists():
+                return _finished(target, inputs)
+            with _encoding(corpus, workers, on) as encode:
+                work = Preparation(target, tokenizer, Journal(out, inputs, target))
+                try:
+                    work.run(corpus, validation_share, shard_tokens, encode, progress)
+                    return work.finish(corpus, validation_share)
+                finally:
+                    work.close()
 
 
 @contextmanager
@@ -109,11 +113,12 @@ def _encoding(corpus: Corpus, workers: int | None, on: str | None) -> Iterator[E
 class Preparation:
     """A preparation in progress: the two growing splits, the counts, and the journal."""
 
-    def __init__(self, out: Path, tokenizer: Tokenizer, journal: Journal) -> None:
-        self.out, self.tokenizer, self.journal = out, tokenizer, journal
+    def __init__(self, target: Destination, tokenizer: Tokenizer, journal: Journal) -> None:
+        self.target, self.tokenizer, self.journal = target, tokenizer, journal
+        self.out = out = target.folder
         state = journal.state
-        self.train = ShardWriter(out / "train", state.get("train"))
-        self.valid = ShardWriter(out / "valid", state.get("valid"))
+        self.train = ShardWriter(out / "train", state.get("train"), target)
+        self.valid = ShardWriter(out / "valid", state.get("valid"), target)
         self.counts = Counter[str](state.get("counts", {}))
         self.corrections: dict[str, int] = state.get("corrections", {})
         self.started = time.monotonic() - state.get("seconds", 0.0)
@@ -121,7 +126,7 @@ class Preparation:
         self.digests = bytearray()  # of the documents since the journal's last entry
         tokenizer.save(out / "tokenizer")
         for path in (out / "tokenizer").iterdir():
-            files.write(path, path.read_bytes())
+            target.send(path, files.write(path, path.read_bytes()))
         files.sync_folder(out / "tokenizer")
         files.sync_folder(out)
 
@@ -188,8 +193,9 @@ class Preparation:
             seconds=round(time.monotonic() - self.started, 1),
         )
         counts = {key: value for key, value in asdict(summary).items() if key != "reused"}
-        files.write_json(self.out / "summary.json", counts | {"inputs": self.journal.inputs})
-        delete_journal(self.out)
+        path = self.out / "summary.json"
+        self.target.send(path, files.write_json(path, counts | {"inputs": self.journal.inputs}))
+        delete_journal(self.target)
         return summary
 
     def close(self) -> None:
@@ -226,9 +232,11 @@ class Preparation:
 
 def corpus_inputs(corpus: Corpus) -> dict[str, Any]:
     """The files of a corpus and the way they are read: all that its text depends on."""
-    text = []
+    text = list[list[Any]]()
     for path in corpus.files:
-        if path.is_file():
+        if isinstance(path, Address):
+            text.append([str(path), path.stat().st_size, path.version()])
+        elif path.is_file():
             found = path.stat()
             text.append([path.name, found.st_size, found.st_mtime_ns])
         else:  # a pipe is never known to hold the same text
@@ -252,14 +260,13 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
+def _finished(target: Destination, inputs: dict[str, Any]) -> Summary:
     """The summary of a finished folder, if it was prepared from the same inputs."""
-    summary = files.read_json(out / "summary.json")
+    summary = files.read_json(target.folder / "summary.json")
     if changed := differences(summary.pop("inputs", {}), inputs):
-        raise FolderError(out, f"was prepared with {changed}", "Choose another folder, or delete this one")
-    for name in ("train", "valid"):
-        verify(Shards(out / name)).wait()
-    delete_journal(out)  # a run may have ended between its last two steps
+        raise FolderError(target.folder, f"was prepared with {changed}", "Choose another folder, or delete this one")
+    target.verify(("train", "valid"))
+    delete_journal(target)  # a run may have ended between its last two steps
     return Summary(**summary, reused=True)
 
 

@@ -38,7 +38,7 @@ class Shards:
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise FolderError(self.folder, "no such folder", "Make it with: bertsmith prepare")
-        self.manifest = _manifest(self.folder / "MANIFEST.json")
+        self.manifest = manifest_files(self.folder / "MANIFEST.json")
         self.fingerprint = hashlib.sha256((self.folder / "MANIFEST.json").read_bytes()).hexdigest()
         self.check_file("index.json", files.digest)
         index = self._index()
@@ -182,7 +182,8 @@ class Shards:
         return np.concatenate(ends)
 
 
-def _manifest(path: Path) -> dict[str, files.Digest]:
+def manifest_files(path: Path) -> dict[str, files.Digest]:
+    """The files that a manifest lists, with their digests."""
     if not path.exists():  # as where preparing was refused, or broke off
         raise FolderError(path, "is missing", PREPARE_AGAIN)
     entries = files.read_json(path).get("files")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bertsmith import files
+from bertsmith.data.shards.destination import Destination
 from bertsmith.data.shards.encoded import EncodedDocuments
 from bertsmith.data.shards.shards import ENDS_DTYPE, FORMAT, PREPARE_AGAIN, SHARD_PARTS, VERSION
 from bertsmith.errors import FolderError
@@ -14,8 +15,10 @@ from bertsmith.errors import FolderError
 class ShardWriter:
     """The writer of one split, `train` or `valid`. Closed shards are safe; `state` lists them."""
 
-    def __init__(self, folder: Path, state: dict[str, Any] | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, state: dict[str, Any] | None = None, destination: Destination | None = None
+    ) -> None:
+        self.folder, self._destination = folder, destination or Destination(folder)
         state = state or {"shards": [], "files": {}, "bytes": 0, "words": 0}
         self.shards: list[dict[str, Any]] = state["shards"]
         self.files: dict[str, dict[str, Any]] = state["files"]
@@ -30,7 +33,7 @@ class ShardWriter:
                     path.unlink()  # the beginning of a shard that was never closed
         for name, digest in self.files.items():
             path = folder / name
-            if not path.is_file() or path.stat().st_size != digest["size"]:
+            if self._destination.size(path) != digest["size"]:
                 raise FolderError(path, "is not as it was left", PREPARE_AGAIN)
 
     @property
@@ -73,9 +76,11 @@ class ShardWriter:
         """Close the open shard and sync it to the disk; the next document begins another."""
         if not self._writers:
             return
-        for writer in self._writers.values():
-            self.files[writer.path.name] = vars(writer.close())
+        digests = {writer.path: writer.close() for writer in self._writers.values()}
         files.sync_folder(self.folder)
+        for path, digest in digests.items():
+            self._destination.send_shard(path, digest)
+            self.files[path.name] = vars(digest)
         self.shards.append({"name": f"{len(self.shards):06}", **self._open_counts})
         self._clear()
 
@@ -83,7 +88,10 @@ class ShardWriter:
         """Write the index and the manifest, which complete the folder."""
         index = {"format": FORMAT, "version": VERSION, **about, **self.totals, "shards": self.shards}
         digest = files.write_json(self.folder / "index.json", index)
-        files.write_json(self.folder / "MANIFEST.json", {"files": self.files | {"index.json": vars(digest)}})
+        self._destination.send(self.folder / "index.json", digest)
+        manifest = {"files": self.files | {"index.json": vars(digest)}}
+        path = self.folder / "MANIFEST.json"
+        self._destination.send(path, files.write_json(path, manifest))
 
     def close(self) -> None:
         """Discard the open shard."""

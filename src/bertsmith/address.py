@@ -1,0 +1,203 @@
+"""Addresses of fsspec: files and folders elsewhere, such as s3://bucket/texts, with what reading needs of a Path.
+
+Data are streamed through a buffer of a few megabytes. Credentials are those of the protocol's own library: environment
+variables and configuration files.
+"""
+
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+from bertsmith.errors import BertsmithError, RunError
+
+BUFFER_BYTES = 1 << 23  # bytes that are fetched at a time
+COPIED_BYTES = 1 << 20  # bytes of a file that are copied at a time
+SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}(?=[^/])", re.IGNORECASE)  # a Path joins two slashes to one
+PACKAGES = {  # that a protocol needs, by pip
+    "s3": "'bertsmith[s3]'",
+    "gs": "gcsfs",
+    "hf": "huggingface_hub",
+    "http": "aiohttp requests",
+    "https": "aiohttp requests",
+    "az": "adlfs",
+}
+VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "last_modified", "mtime", "created")
+READING_ERRORS = (BertsmithError, EOFError, MemoryError, OSError, lzma.LZMAError, zlib.error)  # explained elsewhere
+
+
+def is_address(name: object) -> bool:
+    """Whether a name stands for files elsewhere; a folder here of the same name goes before."""
+    return SPELLING.match(str(name)) is not None and not Path(str(name)).exists()
+
+
+class Address:
+    """A file or folder at an address."""
+
+    def __init__(self, name: object, filesystem: Any = None, info: dict[str, Any] | None = None) -> None:
+        self._text = SPELLING.sub(r"\1://", str(name), count=1)
+        self.protocol = self._text.partition("://")[0]
+        self._web = self.protocol in ("http", "https")  # no folders, but pages that end with a slash
+        if not self._web:
+            self._text = self._text.rstrip("/")
+        self._files = filesystem or _filesystem(self._text, self.protocol)
+        self._path: str = self._files._strip_protocol(self._text)
+        self._known = info  # by the listing of its folder, which saves a request for each file
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __fspath__(self) -> str:
+        return self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and str(self) == str(other)
+
+    def __lt__(self, other: "Address") -> bool:
+        return str(self) < str(other)
+
+    def __truediv__(self, name: str | PurePosixPath) -> "Address":
+        return Address(f"{self._text.rstrip('/')}/{name}", self._files)
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(urlsplit(self._text).path if self._web else self._text).name
+
+    @property
+    def suffixes(self) -> list[str]:
+        return PurePosixPath(self.name).suffixes
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.name).suffix
+
+    def resolve(self) -> "Address":
+        return self
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def exists(self) -> bool:
+        with self._explained():
+            return self._known is not None or bool(self._files.exists(self._path))
+
+    def is_dir(self) -> bool:
+        if self._web:
+            return self._text.endswith("/")
+        if self._known is not None:
+            return bool(self._known["type"] == "directory")
+        with self._explained():
+            return bool(self._files.isdir(self._path))
+
+    def is_file(self) -> bool:
+        return self.exists() and not self.is_dir()
+
+    def iterdir(self) -> Iterator["Address"]:
+        """The files and folders in a folder, as they are now."""
+        with self._explained():
+            listed = self._files.ls(self._path, detail=True, refresh=True)
+        for info in listed:
+            if info["name"].rstrip("/") != self._path.rstrip("/"):  # a folder may list itself
+                yield self._at(info["name"], info)
+
+    def glob(self) -> list["Address"]:
+        """The files that this address matches as a pattern."""
+        with self._explained():
+            found = self._files.glob(self._path, detail=True)
+        return [self._at(name, info) for name, info in sorted(found.items())]
+
+    def stat(self) -> Any:
+        """Its size, as `st_size`: 0 where the server does not say."""
+        return SimpleNamespace(st_size=int(self._info().get("size") or 0))
+
+    def version(self) -> str:
+        """What changes with the content: a hash or a time, as far as the server tells one."""
+        info = self._info()
+        return next((str(info[key]) for key in VERSIONS if info.get(key)), "")
+
+    @contextmanager
+    def open(self, mode: str = "rb") -> Iterator[Any]:
+        """The file as a stream that can also seek, where the server allows it."""
+        with self._explained(READING_ERRORS), self._files.open(self._path, mode, block_size=BUFFER_BYTES) as file:
+            yield file
+
+    def read_bytes(self) -> bytes:
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content, piece by piece."""
+        with self._explained(), self._files.open(self._path, "rb", block_size=BUFFER_BYTES) as file:
+            while piece := file.read(COPIED_BYTES):
+                yield piece
+
+    def upload(self, path: Path) -> None:
+        """Make this the copy of a file of this machine."""
+        with self._explained():
+            self._files.put_file(os.fspath(path), self._path)
+            self._files.invalidate_cache()
+
+    def make_folder(self) -> None:
+        """Make a folder, where files need one."""
+        with self._explained():
+            self._files.makedirs(self._path, exist_ok=True)
+
+    def delete(self) -> None:
+        """Delete a file, or a folder with its files; nothing if there is none."""
+        with self._explained():
+            if self._files.exists(self._path):
+                self._files.rm(self._path, recursive=True)
+                self._files.invalidate_cache()
+
+    def _at(self, path: str, info: dict[str, Any]) -> "Address":
+        return Address(path if "://" in path else f"{self.protocol}://{path.lstrip('/')}", self._files, info)
+
+    def _info(self) -> dict[str, Any]:
+        if self._known is None:
+            with self._explained():
+                self._known = dict(self._files.info(self._path))
+        return self._known
+
+    @contextmanager
+    def _explained(self, passed: tuple[type[BaseException], ...] = (BertsmithError,)) -> Iterator[None]:
+        """Turn errors of the protocol's library into one line."""
+        try:
+            yield
+        except passed:
+            raise
+        except FileNotFoundError:
+            raise RunError(self, "does not exist", "Check the address") from None
+        except PermissionError as error:
+            raise RunError(self, f"may not be used ({_line(error)})", "Check your credentials") from None
+        except Exception as error:  # each library has errors of its own
+            fact = f"cannot be reached ({_line(error)})"
+            raise RunError(self, fact, "Check the address, the network and your credentials") from None
+
+
+def _filesystem(text: str, protocol: str) -> Any:
+    """The file system of a protocol, whose library may not be installed."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise RunError(text, "needs fsspec", "Install it with: pip install fsspec") from None
+    try:
+        return url_to_fs(text)[0]
+    except ImportError as error:
+        package = PACKAGES.get(protocol)
+        remedy = f"Install it with: pip install {package}" if package else f"{_line(error)}"
+        raise RunError(text, f"needs the package for {protocol}://", remedy) from None
+    except ValueError:
+        raise RunError(text, f"is of an unknown kind, {protocol}://", "Known: s3 gs hf https and others") from None
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,103 @@
+"""The cache of shards that are at an address: training reads at random, by memory map, from copies on this machine."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from bertsmith import files
+from bertsmith.address import Address, is_address
+from bertsmith.data.shards.shards import manifest_files
+from bertsmith.errors import FolderError, RunError
+
+VARIABLE = "BERTSMITH_CACHE"
+SPLITS = ("train", "valid")
+PREPARE = "Prepare the text first, with --out and this address"
+
+
+def cache_folder() -> Path:
+    """The folder that BERTSMITH_CACHE names, or ~/.cache/bertsmith."""
+    return Path(os.environ.get(VARIABLE) or Path.home() / ".cache" / "bertsmith").absolute()
+
+
+def local_copy(folder: Path | str) -> Path:
+    """A prepared folder on this machine: itself, or where it is an address, its copy in the cache.
+
+    A copy is of one content: other shards at the same address get a copy of their own.
+    """
+    return _copy(str(Address(folder))) if is_address(folder) else Path(folder)
+
+
+@cache
+def _copy(name: str) -> Path:
+    """The copy of what an address held when this process first asked."""
+    address = Address(name)
+    manifests = {name: _manifest(address / name / "MANIFEST.json") for name in SPLITS}
+    key = hashlib.sha256(b"\0".join([str(address).encode(), *manifests.values()])).hexdigest()[:16]
+    copy = cache_folder() / "shards" / key
+    with _locked(copy):
+        for name in SPLITS:
+            with files.explain_os_errors(copy):
+                (copy / name).mkdir(exist_ok=True)
+            manifest = copy / name / "MANIFEST.json"
+            if not manifest.exists():
+                files.write_atomic(manifest.with_name("manifest.fetched"), manifests[name])
+                for file, digest in manifest_files(manifest.with_name("manifest.fetched")).items():
+                    _download(address / name / file, copy / name / file, digest)
+                manifest.with_name("manifest.fetched").rename(manifest)
+        _fetch_others(address, copy)
+    return copy
+
+
+def is_prepared(folder: Path | str) -> bool:
+    """Whether a folder, or an address, holds prepared text."""
+    return ((Address(folder) if is_address(folder) else Path(folder)) / "train").is_dir()
+
+
+def _manifest(address: Address) -> bytes:
+    if not address.exists():
+        raise FolderError(address, "is missing", PREPARE)
+    return address.read_bytes()
+
+
+def _fetch_others(address: Address, copy: Path) -> None:
+    """The tokenizer and the summary: small files without a manifest."""
+    with files.explain_os_errors(copy):
+        (copy / "tokenizer").mkdir(exist_ok=True)
+    others = [*(address / "tokenizer").iterdir(), address / "summary.json"]
+    for source in others:
+        path = copy / "tokenizer" / source.name if source is not others[-1] else copy / source.name
+        if not path.exists():
+            files.write_atomic(path, source.read_bytes())
+
+
+def _download(source: Address, path: Path, expected: files.Digest) -> None:
+    """Copy a file, and compare it with the manifest; one that is there already is kept."""
+    if path.exists() and path.stat().st_size == expected.size:
+        return
+    partial = path.with_name(path.name + ".writing")
+    with files.Writer(partial) as writer:
+        for piece in source.pieces():
+            writer.write(piece)
+        found = writer.close()
+    if found != expected:
+        partial.unlink()
+        fact = "is not what its manifest lists: it was damaged there, or on the way"
+        raise RunError(source, fact, "Run the same command again, or prepare the text again")
+    partial.rename(path)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Make a folder, and wait for other processes that fill it."""
+    with files.explain_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

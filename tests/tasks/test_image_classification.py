@@ -61,7 +61,7 @@ def test_images_of_several_sizes_are_one_batch_without_padding() -> None:
     patches = one.prepare(batch, CPU).patches
     assert patches is not None
     assert patches.bounds.diff().tolist() == [5, 7, 9, 5]
-    assert batch.counts == {"class": 4, "tokens": 26, "squares": 25 + 49 + 81 + 25}
+    assert batch.counts == {"class": 4, "images": 4, "tokens": 26, "squares": 25 + 49 + 81 + 25}
     whole = logits(one, data, [0, 1, 2, 3])
     for row in range(4):
         torch.testing.assert_close(logits(one, data, [row]), whole[row : row + 1])

@@ -82,6 +82,7 @@ def test_every_update_is_a_line_when_asked() -> None:
 @pytest.mark.parametrize(("speed", "said"), [(0.0, "0"), (999.0, "999"), (1e3, "1.0k"), (1.25e6, "1.25M")])
 def test_speeds_are_abbreviated(speed: float, said: str) -> None:
     assert f"{said} tokens/s" in replace(HALF, tokens_per_second=speed).facts
+    assert f"{said} images/s" in replace(HALF, images_per_second=speed).facts
 
 
 def test_a_terminal_shows_a_bar_with_the_figures_below(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,7 @@ class MaskedPatches(Objective):
         chosen = choose(draws, sizes, self.config.mask_rate)
         lengths = config.special_tokens + sizes
         counts = {"pixels": int(chosen.sum()), "tokens": int(lengths.sum()), "squares": int((lengths**2).sum())}
+        counts["images"] = len(lengths)
         masking = Masking.of(chosen, sizes, config.special_tokens)
         return MaskedImageBatch(images=images, draws=draws, masking=masking, counts=counts)
 

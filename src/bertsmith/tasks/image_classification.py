@@ -161,7 +161,8 @@ class ImageClassification(Objective):
         """The batch with its counts: images, and tokens for measuring speed."""
         sizes = [self.augmentation.size or (shape[1], shape[2]) for shape in batch.images.shapes[: len(batch)]]
         lengths = sequence_lengths(self.model.trunk.config, sizes)
-        counts = {"class": len(lengths), "tokens": sum(lengths), "squares": sum(length**2 for length in lengths)}
+        counts = {"class": len(lengths), "images": len(lengths), "tokens": sum(lengths)}
+        counts["squares"] = sum(length**2 for length in lengths)
         return replace(batch, counts=counts if self.teacher is None else {**counts, "teacher": len(lengths)})
 
 

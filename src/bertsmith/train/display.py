@@ -28,6 +28,7 @@ class Progress:
     loss: float
     learning_rate: float
     tokens_per_second: float
+    images_per_second: float | None = None  # of a network of images, whose tokens are patches
     mfu: float | None = None  # model FLOPs utilisation: the share of the device's peak FLOP/s
     seconds_left: float | None = None
 
@@ -35,7 +36,11 @@ class Progress:
     def facts(self) -> list[str]:
         """Step, loss, learning rate and speed, as text."""
         facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"lr {self.learning_rate:.1e}"]
-        facts += [f"{_abbreviate(self.tokens_per_second)} tokens/s"]
+        images = self.images_per_second
+        speed = (
+            f"{_abbreviate(self.tokens_per_second)} tokens/s" if images is None else f"{_abbreviate(images)} images/s"
+        )
+        facts.append(speed)
         return facts if self.mfu is None else [*facts, f"MFU {self.mfu:.1%}"]
 
     @property

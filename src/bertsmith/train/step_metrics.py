@@ -37,13 +37,15 @@ class StepMetrics:
 
     def start_lap(self, tokens: int) -> None:
         """Measure the speed from now on."""
-        self._lap_started, self._lap_tokens, self._lap_squares = time.monotonic(), tokens, 0
+        self._lap_started, self._lap_tokens = time.monotonic(), tokens
+        self._lap_squares = self._lap_images = 0
 
     def add(self, state: RunState, result: StepResult) -> None:
         """Take what the newest step has computed."""
         record = {"kind": "step", "step": state.step, "terms": result.loss_weights, "tokens": state.tokens}
         self._pending.append((record | {"learning_rate": result.learning_rate}, result.values))
         self._lap_squares += result.counts["squares"]
+        self._lap_images += result.counts.get("images", 0)
 
     def is_due(self, *, force: bool) -> bool:
         late = time.monotonic() - self._lap_started > SECONDS_BETWEEN_READS
@@ -70,6 +72,7 @@ class StepMetrics:
                 scalars=number == len(rows),  # TensorBoard's curves need no more points
             )
         attended = self._lap_squares / max(tokens, 1)
+        images = self._lap_images / max(seconds, 1e-9) if self._lap_images else None
         peak = self.speed.peak_flops
         mfu = None if peak is None else speed * self.speed.flops_per_token(attended) / peak
         self._pending.clear()
@@ -80,6 +83,7 @@ class StepMetrics:
             loss=loss,
             learning_rate=record["learning_rate"],
             tokens_per_second=speed,
+            images_per_second=images,
             mfu=mfu,
             seconds_left=clock.remaining(fraction),
         )

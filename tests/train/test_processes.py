@@ -3,17 +3,19 @@
 import errno
 import math
 import os
+import random
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 import safetensors.torch
+import scripts
 import torch
 from tasks.small_images import save_folder
 from tiny import NOUNS, assert_same, losses, prepared, recipe, weights
@@ -269,6 +271,52 @@ def test_a_checkpoint_is_written_in_parts_and_all_stop_where_one_has_no_room_for
         assert max(sizes) < 0.6 * sum(sizes)
 
 
+def signalled(rank: int, seconds: float, given: Recipe) -> None:
+    """A run in which a process gets a signal, some seconds after training has begun."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # before and after the loop there is nothing to save
+    timer = Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM))
+    begin = Trainer._begin
+
+    def beginning(self: Trainer) -> None:
+        if self.processes.rank == rank:
+            timer.start()
+        begin(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_begin", beginning)
+        try:
+            pretrain.pretrain(given)
+        finally:
+            timer.cancel()
+
+
+@slow
+@pytest.mark.torture("A7 processes", suite=4, whole=50)
+def test_a_signal_at_any_moment_to_one_of_two_processes_changes_no_result(
+    data: Path, done: dict[str, Job], tmp_path: Path, times: int, record_property: Callable[[str, object], None]
+) -> None:
+    """Runs that get some signals each, and are then left in peace. A run that is ended by no signal is at its end."""
+    straight = folder_of(done["straight"])
+    duration = [one for one in log.read(straight / log.NAME) if one["kind"] == "step"][-1]["seconds"]
+    chance, jobs = random.Random(2021), list[Job]()
+    for number in range(times):
+        out = tmp_path / f"run-{number // 5}"
+        given = recipe(data, out, *LONG, "train.checkpoints=7")
+        moment = chance.randrange(2), chance.uniform(0, duration / 4)
+        jobs.append(Job(2, out.with_suffix(".txt"), signalled, (*moment, given)))
+        if number % 5 == 4 or number == times - 1:
+            jobs.append(Job(2, out.with_suffix(".txt"), pretrain.pretrain, (given,)))
+    assert end(start(jobs)) == [0, 0]
+    stops = 0
+    for name in {job.output.stem for job in jobs}:
+        assert_same(straight, tmp_path / name)
+        said = (tmp_path / f"{name}.txt.0").read_text(encoding="utf-8")
+        assert (tmp_path / f"{name}.txt.1").read_text(encoding="utf-8").count(": stopped ") == said.count(": stopped ")
+        stops += said.count(": stopped ")
+    assert stops >= times // 2  # the others came when training was over
+    record_property("stops", stops)
+
+
 def killing(step: int, given: Recipe) -> None:
     """A run whose second process is killed in a step."""
     update = Trainer.update
@@ -384,8 +432,8 @@ def test_torchrun_starts_the_processes_of_a_run(data: Path, tmp_path: Path) -> N
     path = tmp_path / "tiny.toml"
     path.write_text(config.dump(recipe(data, tmp_path / "run", "train.steps=2", "data.batch_tokens=512")))
 
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "bertsmith"]
-    done = subprocess.run([*start, "pretrain", str(path)], capture_output=True, text=True, timeout=300)
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "bertsmith"]
+    done = scripts.python(*start, "pretrain", str(path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("validation loss of masked words") == 1  # the main process alone speaks
     assert (tmp_path / "run" / "model" / "config.json").exists()

@@ -1,7 +1,7 @@
-"""Addresses of fsspec: files and folders elsewhere, such as s3://bucket/texts, with what reading needs of a Path.
+"""Addresses of fsspec: files and folders in an object store or on the web, such as s3://bucket/texts.
 
-Data are streamed through a buffer of a few megabytes. Credentials are those of the protocol's own library: environment
-variables and configuration files.
+An address has what reading and writing need of a Path. Data are streamed through a buffer of a few megabytes.
+Credentials are those of the protocol's own library: environment variables and configuration files.
 """
 
 import lzma
@@ -104,7 +104,8 @@ class Address:
     def iterdir(self) -> Iterator["Address"]:
         """The files and folders in a folder, as they are now."""
         with self._explained():
-            listed = self._files.ls(self._path, detail=True, refresh=True)
+            self._files.invalidate_cache()
+            listed = self._files.ls(self._path, detail=True)
         for info in listed:
             if info["name"].rstrip("/") != self._path.rstrip("/"):  # a folder may list itself
                 yield self._at(info["name"], info)

@@ -8,8 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import fsspec
@@ -172,6 +175,30 @@ def test_a_killed_run_goes_on_from_the_journal_in_the_bucket(
 def test_a_bucket_that_is_not_there_is_one_line(s3: str) -> None:
     with pytest.raises(TextError, match=r"^s3://nowhere/a\.txt: does not exist\.$"):
         Corpus(["s3://nowhere/a.txt"])
+
+
+@needs_s3  # whose packages read the web, too
+def test_text_is_read_from_the_web(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one sea\n\ntwo seas\n")
+    handler = partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}/"
+            for name in (f"{address}a.txt?download=1", address):  # a file, and a page of links
+                found = Corpus([name], layout="lines")
+                assert [document.sentences for document in found.documents()] == [["one sea"], ["two seas"]]
+            with pytest.raises(TextError, match=r"b\.txt: does not exist\.$"):
+                Corpus([f"{address}b.txt"])
+        finally:
+            server.shutdown()
+            thread.join()
+            fsspec.get_filesystem_class("http").clear_instance_cache()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: Any) -> None: ...
 
 
 def test_training_reads_a_copy_in_the_cache(tmp_path: Path, memory: Any, texts: Path, tokenizer: Tokenizer) -> None:

@@ -44,6 +44,7 @@ LENT = {
 }  # whose data files it takes as the reader's
 NEEDS = {
     "docs/guides/export.md": "transformers",
+    "docs/guides/large-text.md": "ray",
     "docs/guides/embeddings.md": "sentence_transformers",
     "docs/guides/serve.md": "openai",
     "docs/guides/use-images.md": "openai",  # Hugging Face's client comes with it

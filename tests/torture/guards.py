@@ -21,6 +21,7 @@ class Guard:
 CHECKPOINT, LOG, GUARDS = "train/test_checkpoint.py", "train/test_log.py", "train/test_guards.py"
 SHARDS, VERIFICATION, SHARING = "data/test_shards.py", "data/test_verification.py", "test_sharing.py"
 TRAINER, FILES, PREPARE = "train/test_trainer.py", "test_files.py", "data/test_prepare.py"
+CLUSTER, REMOTE = "data/test_cluster.py", "data/test_remote.py"
 REFUSALS, VECTORS, LINT = "models/test_refusals.py", "train/test_word2vec.py", "house/test_floors.py"
 ORDER = f"{CHECKPOINT}::test_all_is_on_the_disk_before_it_gets_its_name"
 WRITER = "train/test_checkpoint_writer.py"
@@ -446,6 +447,34 @@ PREPARED = [
         f"{SHARDS}::test_every_truncation_is_found_at_opening",
     ),
     Guard(
+        "an uploaded file is hashed where it is",
+        "data/shards/destination.py",
+        "            if hash_pieces(target.pieces()) == digest:",
+        "            if True:",
+        f"{REMOTE}::test_a_file_that_arrives_damaged_is_sent_again",
+    ),
+    Guard(
+        "a fetched file is hashed",
+        "data/shards/cache.py",
+        "    if found != expected:",
+        "    if False:",
+        f"{REMOTE}::test_a_half_fetched_copy_is_completed",
+    ),
+    Guard(
+        "chunks in flight are bounded",
+        "data/shards/cluster.py",
+        "            while len(waiting) >= PREFETCH * self.processors:",
+        "            while False:",
+        f"{CLUSTER}::test_the_number_of_chunks_in_flight_is_bounded",
+    ),
+    Guard(
+        "nodes have the same code",
+        "data/shards/cluster.py",
+        "    if version != code_version():",
+        "    if False:",
+        f"{CLUSTER}::test_a_node_with_other_code_is_refused",
+    ),
+    Guard(
         "shards are hashed",
         "data/shards/shards.py",
         "        if found.sha256 and found.sha256 != expected.sha256:",
@@ -510,9 +539,9 @@ PREPARED = [
     ),
     Guard(
         "prepared text is verified",
-        "data/shards/prepare.py",
-        "        verify(Shards(out / name)).wait()\n",
-        "        pass\n",
+        "data/shards/destination.py",
+        "            verify(Shards(self.folder / name)).wait()\n",
+        "            pass\n",
         f"{VERIFICATION}::test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call",
     ),
     Guard(
@@ -532,7 +561,7 @@ PREPARED = [
     Guard(
         "a shard that was left is as it was left",
         "data/shards/writer.py",
-        '            if not path.is_file() or path.stat().st_size != digest["size"]:',
+        '            if self._destination.size(path) != digest["size"]:',
         "            if False:",
         f"{SHARDS}::test_an_uncut_shard_is_cleared_away_and_a_cut_one_kept",
     ),

@@ -52,8 +52,8 @@ def mixed_sizes_are_one_graph() -> None:
 
 
 def mixed_sizes_on_a_gpu() -> None:
-    """A compiled step never waits for the device, and has the same gradients each time, but for the order in which those
-    of positions on several grids are added up.
+    """A compiled step never waits for the device, and has the same gradients each time, but for the order in which
+    those of positions on several grids are added up.
     """
     module = classifier().cuda()
     first = batch(SIZES, "cuda")

@@ -355,8 +355,8 @@ RESUMED = [
     Guard(
         "one checkpoint waits for the one before",
         "train/checkpoint_writer.py",
-        "        self.wait()\n        part = ",
-        "        part = ",
+        "        self.wait()\n        began = ",
+        "        began = ",
         f"{WRITER}::test_a_save_waits_for_the_one_before",
     ),
     Guard(

@@ -1,8 +1,10 @@
 """Runs of several processes on gloo, as torchrun would start them: one crew of processes works through all of them."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import Any
 
 import scripts
 import torch
-import torch.distributed as dist
 
 from bertsmith.errors import BertsmithError
 
@@ -29,18 +30,14 @@ class Job:
         return self.output.with_name(f"{self.output.name}.{rank}").read_text(encoding="utf-8")
 
 
-STORES: list[dist.TCPStore] = []  # in which the processes of a job find each other; kept while tests run
-
-
 def start(jobs: Sequence[Job]) -> list[BaseProcess]:
-    """The processes that do these jobs, one after the other.
-
-    The stores are here, and not in the first process: one that comes early would ask for it in vain, and ask again only
-    after seconds.
-    """
-    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in jobs]
-    STORES.extend(stores)
-    ports, server = [store.port for store in stores], scripts.server()
+    """The processes that do these jobs, one after the other."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in jobs]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in sockets]
+    server = scripts.server()
     processes = [
         server.Process(target=_work, args=(rank, jobs, ports)) for rank in range(max(job.size for job in jobs))
     ]
@@ -63,16 +60,25 @@ def end(processes: Sequence[BaseProcess], seconds: float = 600) -> list[int | No
 
 def _work(rank: int, jobs: Sequence[Job], ports: Sequence[int]) -> None:
     torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True"}  # a store that is there already
     for job, port in zip(jobs, ports, strict=True):
         if rank >= job.size:
             continue
         variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job.size, "MASTER_PORT": port}
-        os.environ |= {name: str(value) for name, value in variables.items()}
+        os.environ |= {name: str(value) for name, value in variables.items()} | {"MASTER_ADDR": "127.0.0.1"}
         with job.output.with_name(f"{job.output.name}.{rank}").open("a") as stream:
             os.dup2(stream.fileno(), 1)
             os.dup2(stream.fileno(), 2)
+        if rank:
+            _wait_for_main(port)
         try:
             job.work(*job.arguments)
         except BertsmithError as error:
             print(error, flush=True)
+
+
+def _wait_for_main(port: int) -> None:
+    """Return when the first process listens: torch would ask for it in vain, and again only after seconds."""
+    while True:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.01)

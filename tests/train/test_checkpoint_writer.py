@@ -56,7 +56,17 @@ def test_training_changes_no_checkpoint_that_is_being_written(writer: Checkpoint
     gate.set()
     writer.wait()
     assert found(writer.folder).tensors["model"]["weight"].tolist() == [1.0] * 5
-    assert writer.last_seconds is not None
+
+
+def test_the_time_is_told_that_a_checkpoint_took_until_it_was_on_the_disk(tmp_path: Path, gate: Event) -> None:
+    told = list[float]()
+    writer = CheckpointWriter(tmp_path, keep=1, tell_seconds=told.append)
+    writer.save(made(1))
+    assert not told
+    gate.set()
+    writer.wait()
+    assert len(told) == 1
+    assert told[0] > 0
 
 
 def test_a_save_waits_for_the_one_before(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from bertsmith.train import gradient_buckets
 from bertsmith.train.gradient_buckets import GradientBuckets, divide
@@ -100,3 +101,24 @@ def test_with_owners_a_process_has_the_gradients_of_its_own_parameters_only() ->
 def test_a_bucket_has_one_owner() -> None:
     tensors = [torch.zeros(1) for _ in range(5)]
     assert [len(bucket) for bucket in divide(tensors, 1000, [0, 0, 1, 1, 2])] == [2, 2, 1]
+
+
+@pytest.mark.slow("compiles")
+def test_a_compiled_step_has_the_same_gradients() -> None:
+    pair = Pair()
+    layers, buckets = chain(pair)
+    weights = dict(layers.named_parameters())
+
+    def cast(given: Tensor) -> Tensor:
+        return functional_call(layers, {name: one.double() for name, one in weights.items()}, (given,)).sum()
+
+    gradients = list[list[Tensor]]()
+    for function in (cast, torch.compile(cast, fullgraph=True, dynamic=False, backend="aot_eager")):
+        buckets.send_when_complete()
+        function(torch.ones(1, 1, dtype=torch.float64)).backward()
+        assert len(pair.sent) == 3
+        buckets.finish()
+        gradients.append([one.grad for one in layers.parameters() if one.grad is not None])
+        layers.zero_grad()
+        pair.sent.clear()
+    torch.testing.assert_close(gradients[1], gradients[0])

@@ -17,6 +17,7 @@ import pytest
 import safetensors.torch
 import scripts
 import torch
+import torch.distributed as distributed
 from tasks.small_images import save_folder
 from tiny import NOUNS, assert_same, losses, prepared, recipe, weights
 from train.crew import Job, end, start
@@ -25,7 +26,7 @@ import bertsmith
 from bertsmith import config
 from bertsmith.cli import main
 from bertsmith.commands import pretrain, pretrain_images
-from bertsmith.errors import RecipeError
+from bertsmith.errors import BertsmithError, FolderError, RecipeError
 from bertsmith.files import read_json
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
@@ -383,6 +384,36 @@ def test_a_parameter_without_a_gradient_in_some_micro_batches_has_that_of_the_ot
     gradient.finish()
     grads = {name: None if one.grad is None else one.grad.item() for name, one in parameters.items()}
     assert grads == {"often": 2.0, "once": 1.0, "never": None}
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (FolderError("runs/a", "is gone", "Look for it"), r"runs/a: is gone\. Look for it\."),
+        (ValueError("odd"), r"process 1 of 2 on \S+: failed \(ValueError: odd\)\. The same command resumes the run\."),
+    ],
+    ids=["in one line", "unexpected"],
+)
+def test_what_fails_in_one_process_fails_in_all_with_the_same_line(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list[Any]()
+
+    def exchange(outcomes: list[Any], own: Any, group: object) -> None:
+        given.append(own)
+        outcomes[:] = [("done", None), own] if len(given) == 1 else [own, given[0]]
+
+    def fail() -> str:
+        raise error
+
+    monkeypatch.setattr(distributed, "all_gather_object", exchange)
+    with pytest.raises(type(error)) as raised:
+        Processes(1, 2).together(fail)
+    assert raised.value is error
+    with pytest.raises(BertsmithError, match=line):
+        Processes(0, 2).together(lambda: "done")
+    given[:] = [("done there", None)]
+    assert Processes(0, 2).together(lambda: "done here") == ["done here", "done there"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7])

@@ -5,7 +5,7 @@ syncing. The next save waits for it, as does the end of the run, however it ends
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -22,9 +22,15 @@ class CheckpointWriter:
     All processes save at the same step. A checkpoint that cannot be written has `failed`, and `wait` raises the error.
     """
 
-    def __init__(self, folder: Path, *, keep: int, processes: Processes = ALONE) -> None:
-        self.folder, self.keep, self.processes = folder, keep, processes
-        self.last_seconds: float | None = None  # that writing the last one took
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: int,
+        processes: Processes = ALONE,
+        tell_seconds: Callable[[float], None] = lambda seconds: None,  # called when a checkpoint is on the disk
+    ) -> None:
+        self.folder, self.keep, self.processes, self.tell_seconds = folder, keep, processes, tell_seconds
         self.error: BaseException | None = None
         self._thread: Thread | None = None
 
@@ -35,8 +41,9 @@ class CheckpointWriter:
     def save(self, saved: Checkpoint, divided: Collection[str] = ()) -> None:
         """Copy the tensors of this process, and write them in the background. Of `divided` tables it has its own."""
         self.wait()
+        began = time.monotonic()
         part = copied(saved, self.processes, divided)
-        self._thread = Thread(target=self._write, args=(part,), name="checkpoint")
+        self._thread = Thread(target=self._write, args=(part, began), name="checkpoint")
         self._thread.start()
 
     def wait(self) -> None:
@@ -61,13 +68,13 @@ class CheckpointWriter:
             self._thread.join()
         self._thread = None
 
-    def _write(self, part: Checkpoint) -> None:
-        began = time.monotonic()
+    def _write(self, part: Checkpoint, began: float) -> None:
         try:
             checkpoint.save(self.folder, part, keep=self.keep, processes=self.processes.in_background())
         except BaseException as error:
             self.error = error
-        self.last_seconds = time.monotonic() - began
+        else:
+            self.tell_seconds(time.monotonic() - began)
 
 
 def copied(saved: Checkpoint, processes: Processes, divided: Collection[str] = ()) -> Checkpoint:

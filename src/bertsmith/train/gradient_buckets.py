@@ -22,10 +22,7 @@ MIN_BUCKETS = 8  # a small network has smaller buckets, so that most of them are
 def divide(
     tensors: Sequence[Tensor], max_bytes: int = MAX_BUCKET_BYTES, owners: Sequence[int | None] = ()
 ) -> list[list[Tensor]]:
-    """Tensors in buckets of neighbours of one type and owner and of limited size.
-
-    So no second copy of all of them is made at a time.
-    """
+    """Tensors in buckets of neighbours of one type and owner and of limited size."""
     buckets: list[list[Tensor]] = []
     size, before = 0, None
     for number, tensor in enumerate(tensors):
@@ -67,6 +64,7 @@ class GradientBuckets:
         self._waits_for = [0] * len(self._buckets)  # gradients that each bucket lacks
         self._sending = False
         self._sent: list[Pending] = []
+        self._found: dict[Tensor, bool] = {}  # whether this process had a gradient
         for parameter in parameters.values():
             parameter.register_post_accumulate_grad_hook(self._gradient_arrived)  # type: ignore[no-untyped-call]
 
@@ -79,7 +77,7 @@ class GradientBuckets:
         self._sending = False
         while len(self._sent) < len(self._buckets):
             self._send_next()
-        own = {name: float(parameter.grad is not None) for name, parameter in self._parameters.items()}
+        own = {name: float(self._found[parameter]) for name, parameter in self._parameters.items()}
         found = self._processes.sum_numbers(own)
         for bucket, sent in zip(self._buckets, self._sent, strict=True):
             parts = torch.split(sent.wait(), [parameter.numel() for parameter in bucket])
@@ -99,5 +97,8 @@ class GradientBuckets:
 
     def _send_next(self) -> None:
         bucket = self._buckets[len(self._sent)]
-        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in bucket]
-        self._sent.append(self._processes.start_sum(flatten(gradients), self._owner_of[bucket[0]]))
+        self._found |= {one: one.grad is not None for one in bucket}
+        flat = flatten([torch.zeros_like(one) if one.grad is None else one.grad for one in bucket])
+        for one in bucket:
+            one.grad = None  # so that no second copy of all gradients is kept
+        self._sent.append(self._processes.start_sum(flat, self._owner_of[bucket[0]]))

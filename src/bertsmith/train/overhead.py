@@ -26,11 +26,13 @@ class Overhead:
         self.last_evaluation = seconds
         self.evaluation_seconds += seconds
 
-    def add_checkpoint(self, seconds: float, writing_seconds: float | None) -> None:
-        """What a checkpoint took from training, and how long the last one that is finished was written."""
+    def add_checkpoint(self, seconds: float) -> None:
+        """What a checkpoint took from training, which goes on while it is written."""
         self.checkpoint_seconds += seconds
-        if writing_seconds is not None:
-            self.last_checkpoint = seconds + writing_seconds
+
+    def checkpoint_written(self, seconds: float) -> None:
+        """How long the newest checkpoint took until it was on the disk, as the final one will."""
+        self.last_checkpoint = seconds
 
     def may_evaluate(self, progress: float) -> bool:
         """Whether one more evaluation, and the final one, keep evaluations to their share, if time bounds the run."""

@@ -68,8 +68,8 @@ class Trainer:
         self.best_weights: dict[str, Tensor] = {}  # of the best validation
         self.clock, self.signals = Clock(config.extent, wall=wall), Signals()
         self.overhead = Overhead(self.objective, self.clock)
-        keep = config.keep_checkpoints
-        self.writer = CheckpointWriter(folder / "checkpoints", keep=keep, processes=self.processes)
+        how: dict[str, Any] = {"keep": config.keep_checkpoints, "processes": self.processes}
+        self.writer = CheckpointWriter(folder / "checkpoints", tell_seconds=self.overhead.checkpoint_written, **how)
         self.log = Log(folder, tensorboard=tensorboard)
         self.step_metrics = StepMetrics(self.log, speed)
 
@@ -156,7 +156,7 @@ class Trainer:
             began = time.monotonic()
             self.log.sync()
         self.writer.save(self._checkpoint(), self.train_step.divided_tables)
-        self.overhead.add_checkpoint(time.monotonic() - began, self.writer.last_seconds)
+        self.overhead.add_checkpoint(time.monotonic() - began)
         self.step_metrics.start_lap(self.state.tokens)
 
     def load_best(self) -> None:

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -98,10 +99,6 @@ def main() -> None:
     parser.add_argument("--growth", type=int, nargs="*", default=[], help="megabytes of text whose memory is measured")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.out.parent if options.out.parent.is_dir() else None) as name:
-        results = measure(options, Path(name))
-        print(table(results))
-        growth = measure_growth(options, Path(name)) if options.growth else []
     machine = {
         "cpu": processor(),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -112,7 +109,14 @@ def main() -> None:
     }
     if options.cluster:
         machine |= {name: version(name) for name in ("ray", "datasets")}
-    record(options.out, {"results": results} | ({"growth": growth} if growth else {}), machine)
+    with tempfile.TemporaryDirectory(dir=options.out.parent if options.out.parent.is_dir() else None) as name:
+        results = measure(options, Path(name))
+        print(table(results), flush=True)
+        record(options.out, {"results": results}, machine)
+        growth = list[dict[str, Any]]()
+        for row in measure_growth(options, Path(name)):
+            growth.append(row)
+            record(options.out, {"results": results, "growth": growth}, machine)
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -147,20 +151,18 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return results
 
 
-def measure_growth(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def measure_growth(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """The peak of memory of `prepare`, with and without a cluster, for text of growing size."""
     base = folder / f"{options.megabytes}.txt"
-    rows = list[dict[str, Any]]()
     for size in options.growth:
         text = repeated(base, folder / f"growth-{size}.txt", size * 1_000_000)
         for on in ["", "auto"] if options.cluster else [""]:
             out = folder / f"growth-{size}-{on}"
             found = run(OURS, text, options.tokenizer or folder / "tokenizer", out, *filter(None, [on]))
-            rows.append({"megabytes": size, "on": on or "this machine", **found})
-            print(f"{size:6} MB on {on or 'this machine':14} peak {found['peak_megabytes']:,.0f} MB")
+            print(f"{size:6} MB on {on or 'this machine':14} peak {found['peak_megabytes']:,.0f} MB", flush=True)
             shutil.rmtree(out)
+            yield {"megabytes": size, "on": on or "this machine", **found}
         text.unlink()
-    return rows
 
 
 def repeated(base: Path, target: Path, size: int) -> Path:

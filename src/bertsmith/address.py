@@ -121,7 +121,7 @@ class Address:
         return SimpleNamespace(st_size=int(self._info().get("size") or 0))
 
     def version(self) -> str:
-        """What changes with the content: a hash or a time, as far as the server tells one."""
+        """A hash or a time that changes with the content; empty where the server gives none."""
         info = self._info()
         return next((str(info[key]) for key in VERSIONS if info.get(key)), "")
 

@@ -208,7 +208,7 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path, text: Text, mon
     assert str(caught.value) == f"ray://127.0.0.1:9: {fact}. {remedy}."
 
 
-def test_what_is_no_cluster_is_refused(tmp_path: Path, text: Text) -> None:
+def test_a_name_that_is_no_cluster_is_refused(tmp_path: Path, text: Text) -> None:
     with pytest.raises(RecipeError) as caught:
         text.prepare(tmp_path / "out", on="spark")
     assert str(caught.value) == "on: 'spark' is no cluster. Give auto, or an address such as ray://host:10001."

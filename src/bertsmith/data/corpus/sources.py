@@ -110,7 +110,7 @@ class Source:
 
     @contextmanager
     def parquet(self) -> Iterator[Any]:
-        """What pyarrow opens: a path, or an open file elsewhere."""
+        """The file as pyarrow opens it: by its path, or at an address as a stream."""
         if isinstance(self.path, Path):
             yield self.path
         else:

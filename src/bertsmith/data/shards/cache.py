@@ -35,19 +35,13 @@ def local_copy(folder: Path | str) -> Path:
 def _copy(name: str) -> Path:
     """The copy of what an address held when this process first asked."""
     address = Address(name)
-    manifests = {name: _manifest(address / name / "MANIFEST.json") for name in SPLITS}
+    manifests = {split: _manifest(address / split / "MANIFEST.json") for split in SPLITS}
     key = hashlib.sha256(b"\0".join([str(address).encode(), *manifests.values()])).hexdigest()[:16]
     copy = cache_folder() / "shards" / key
     with _locked(copy):
-        for name in SPLITS:
-            with files.explain_os_errors(copy):
-                (copy / name).mkdir(exist_ok=True)
-            manifest = copy / name / "MANIFEST.json"
-            if not manifest.exists():
-                files.write_atomic(manifest.with_name("manifest.fetched"), manifests[name])
-                for file, digest in manifest_files(manifest.with_name("manifest.fetched")).items():
-                    _download(address / name / file, copy / name / file, digest)
-                manifest.with_name("manifest.fetched").rename(manifest)
+        for split, manifest in manifests.items():
+            if not (copy / split / "MANIFEST.json").exists():
+                _fetch_split(address / split, copy / split, manifest)
         _fetch_others(address, copy)
     return copy
 
@@ -63,15 +57,25 @@ def _manifest(address: Address) -> bytes:
     return address.read_bytes()
 
 
+def _fetch_split(address: Address, copy: Path, manifest: bytes) -> None:
+    """The files of one split, and then its manifest, which says that they are complete."""
+    with files.explain_os_errors(copy):
+        copy.mkdir(exist_ok=True)
+    unfinished = copy / "manifest.unfinished"
+    files.write_atomic(unfinished, manifest)
+    for name, digest in manifest_files(unfinished).items():
+        _download(address / name, copy / name, digest)
+    unfinished.rename(copy / "MANIFEST.json")
+
+
 def _fetch_others(address: Address, copy: Path) -> None:
-    """The tokenizer and the summary: small files without a manifest."""
+    """The tokenizer, whose fingerprint is in the shards, and the summary."""
     with files.explain_os_errors(copy):
         (copy / "tokenizer").mkdir(exist_ok=True)
-    others = [*(address / "tokenizer").iterdir(), address / "summary.json"]
-    for source in others:
-        path = copy / "tokenizer" / source.name if source is not others[-1] else copy / source.name
-        if not path.exists():
-            files.write_atomic(path, source.read_bytes())
+    others = {f"tokenizer/{source.name}": source for source in (address / "tokenizer").iterdir()}
+    for name, source in (others | {"summary.json": address / "summary.json"}).items():
+        if not (copy / name).exists():
+            files.write_atomic(copy / name, source.read_bytes())
 
 
 def _download(source: Address, path: Path, expected: files.Digest) -> None:

@@ -25,7 +25,7 @@ from bertsmith.data.shards.workers import Documents, Item
 from bertsmith.data.workers import PREFETCH
 from bertsmith.errors import BertsmithError, RecipeError, RunError
 
-AUTO = "auto"  # the cluster of RAY_ADDRESS, or one on this machine that ends with the run
+AUTO = "auto"  # the cluster that RAY_ADDRESS names, or a new one on this machine that ends with the run
 MAX_RETRIES = 10  # times that a chunk is encoded again where its worker or its node died
 RESOURCES_SECONDS = 5.0  # between two questions how many processors the cluster has now
 STORE_BYTES = 8 << 20  # of Ray's shared memory for each chunk in flight on this machine, its text and its tokens
@@ -38,7 +38,7 @@ ENVIRONMENT = {  # of Ray itself, unless the user has set it
 
 
 def check_address(on: str) -> None:
-    """Refuse what is neither `auto` nor the address of a cluster."""
+    """Refuse a name that is neither `auto` nor the address of a cluster."""
     if on != AUTO and ":" not in on:
         raise RecipeError("on", f"'{on}' is no cluster", "Give auto, or an address such as ray://host:10001")
 
@@ -148,7 +148,7 @@ def _encoder(tokenizer: tuple[tuple[str, bytes], ...], dtype: str) -> encode.Enc
 
 @cache
 def code_version() -> str:
-    """What the bytes of shards depend on besides text and tokenizer: the code that encodes, and its library."""
+    """A hash of the code that encodes and of its library: with another one the bytes might differ."""
     code = Path(encode.__file__).read_bytes() + metadata.version("tokenizers").encode()
     return sha256(code).hexdigest()[:16]
 
@@ -165,5 +165,5 @@ def _import_ray() -> Any:
 
 
 def _lines(error: BaseException) -> list[str]:
-    """What an error says, line by line, without the last full stop."""
+    """The message of an error, line by line, without the last full stop."""
     return str(error).strip().rstrip(".").splitlines() or [type(error).__name__]

@@ -34,7 +34,7 @@ class Destination:
         """Put a finished file into its place."""
 
     def send_shard(self, path: Path, digest: files.Digest) -> None:
-        """Put a finished part of a shard into its place, of which nothing is needed any longer."""
+        """Put a finished part of a shard into its place; it is not read again."""
 
     def restore(self) -> None:
         """Begin with the journal that an interrupted run has left."""

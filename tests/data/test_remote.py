@@ -21,8 +21,8 @@ from data.test_prepare import contents, document, write
 
 import bertsmith
 from bertsmith import files
-from bertsmith.address import Address
 from bertsmith.commands import prepare as command
+from bertsmith.data.address import Address
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards import cache, chunks, destination
 from bertsmith.data.shards.prepare import Summary, prepare

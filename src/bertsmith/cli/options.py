@@ -19,7 +19,7 @@ def check_folder(out: Path | None) -> Path | None:
 
 def check_destination(out: Path) -> Path:
     """Refuse a folder that cannot be written; an address is asked later."""
-    from bertsmith.address import is_address
+    from bertsmith.data.address import is_address
 
     if not is_address(out):
         check_folder(out)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import config, recipes
-from bertsmith.address import Address, is_address
 from bertsmith.commands import arguments, entrants
 from bertsmith.commands import clean as cleaning
 from bertsmith.commands import evaluate as measuring
@@ -19,6 +18,7 @@ from bertsmith.commands import prepare as preparing
 from bertsmith.commands import pretrain as pretraining
 from bertsmith.commands import pretrain_images as pretraining_images
 from bertsmith.commands.results import Evaluation, Export, Run
+from bertsmith.data.address import Address, is_address
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.cache import is_prepared
 from bertsmith.errors import RecipeError

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files, terminal
-from bertsmith.address import is_address
 from bertsmith.commands import clean as cleaning
 from bertsmith.commands.progress import progress_bar
+from bertsmith.data.address import is_address
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import Summary
 from bertsmith.data.shards.prepare import prepare as tokenise

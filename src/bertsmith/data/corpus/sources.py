@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bertsmith.address import Address, is_address
+from bertsmith.data.address import Address, is_address
 from bertsmith.data.corpus.encoding import looks_like_text, to_utf8
 from bertsmith.errors import TextError, suggest
 

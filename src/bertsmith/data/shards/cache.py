@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from bertsmith import files
-from bertsmith.address import Address, is_address
+from bertsmith.data.address import Address, is_address
 from bertsmith.data.shards.shards import manifest_files
 from bertsmith.errors import FolderError, RunError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files
-from bertsmith.address import Address, is_address
+from bertsmith.data.address import Address, is_address
 from bertsmith.data.shards.cache import cache_folder
 from bertsmith.data.shards.shards import PREPARE_AGAIN, Shards, manifest_files
 from bertsmith.data.shards.verification import verify

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files
-from bertsmith.address import Address
+from bertsmith.data.address import Address
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards import cluster
 from bertsmith.data.shards.chunks import Chunk, chunks

@@ -8,7 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from bertsmith.address import Address, is_address
+from bertsmith.data.address import Address, is_address
 from bertsmith.errors import RunError, TextError
 
 

@@ -125,7 +125,7 @@ def test_a_convolutional_network_is_served_without_inspection(tmp_path: Path) ->
         found = server.post("/predict", png(), content_type="image/png")
         assert found["probabilities"] == pytest.approx(loaded.predict(png()).probabilities, abs=1e-6)
         [vector] = server.post("/embed", png(), content_type="image/png")
-        assert len(vector) == 128
+        assert vector == pytest.approx(loaded.embed(png()).tolist(), abs=1e-6)
         reply = server.ask("POST", "/models/convnet/inspect", png(), content_type="image/png")
         assert reply.json["error"].startswith("model convnet: cannot inspect. It answers /predict, /embed for images")
 

@@ -6,9 +6,10 @@
 The peer only encodes lines that are in memory already, and discards the ids. `prepare` reads, cleans, hashes, encodes,
 writes, syncs. Each measurement is a separate process; rounds alternate; the median counts.
 
-With --cluster also a Ray cluster of this machine (`--on auto`; its start is also measured apart), `datasets.map`, which
-keeps the ids in Arrow files, and what one process reads and splits without encoding: the ceiling of any cluster. With
---growth the peak of memory, for text of each size: the same text again and again, with other first words.
+With --cluster also a Ray cluster of this machine (`--on auto`; its start is also measured apart), `datasets.map` (pip
+install datasets), which keeps the ids in Arrow files, and what one process reads and splits without encoding: the
+ceiling of any cluster. With --growth the peak of memory, for text of each size: the same text again and again, with
+other first words.
 """
 
 import argparse
@@ -179,7 +180,7 @@ def unpack(sources: list[Path], target: Path, most: int) -> Path:
     with target.open("wb") as out:
         for source in sources:
             with lzma.open(source) if source.suffix == ".xz" else source.open("rb") as file:
-                out.write(file.read(most - out.tell()))
+                out.write(file.read(max(0, most - out.tell())))
                 out.write(b"\n\n")
     with target.open("r+b") as out:
         out.seek(-min(target.stat().st_size, 1_000_000), os.SEEK_END)

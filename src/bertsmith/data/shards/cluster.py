@@ -27,6 +27,7 @@ from bertsmith.errors import BertsmithError, RecipeError, RunError
 
 AUTO = "auto"  # the cluster that RAY_ADDRESS names, or a new one on this machine that ends with the run
 MAX_RETRIES = 10  # times that a chunk is encoded again where its worker or its node died
+START_ATTEMPTS = 3  # at a Ray that does not start within its own limits on time, as on a busy machine
 RESOURCES_SECONDS = 5.0  # between two questions how many processors the cluster has now
 STORE_BYTES = 8 << 20  # of Ray's shared memory for each chunk in flight on this machine, its text and its tokens
 MIN_STORE_BYTES = 1 << 27  # Ray refuses less than 75 MB
@@ -114,16 +115,27 @@ def connected(on: str, workers: int | None) -> Iterator[Cluster]:
         raise RecipeError("workers", f"the cluster at {address} has its own", "Leave it out")
     name = "ray" if address == "local" else address
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the error says the same
-            ray.init(address, **options)
-    except (RuntimeError, ValueError, OSError) as error:
-        fact = f"Ray cannot be reached ({_lines(error)[-1]})"
-        raise RunError(name, fact, "Check the address, and that `ray status` answers there") from None
-    try:
+        _start(ray, address, options)
         yield Cluster(ray, name)
     finally:
         ray.shutdown()
+
+
+def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
+    """Connect, or start a cluster; an attempt that fails leaves nothing behind that the next one would meet."""
+    for left in reversed(range(START_ATTEMPTS)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the error says the same
+                ray.init(address, **options)
+            return
+        except (RuntimeError, ValueError, OSError) as error:
+            if left and isinstance(error, RuntimeError):
+                ray.shutdown()
+                continue
+            name = "ray" if address == "local" else address
+            fact = f"Ray cannot be reached ({_lines(error)[-1]})"
+            raise RunError(name, fact, "Check the address, and that `ray status` answers there") from None
 
 
 def encode_chunk(

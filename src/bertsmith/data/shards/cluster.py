@@ -122,7 +122,7 @@ def connected(on: str, workers: int | None) -> Iterator[Cluster]:
 
 
 def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
-    """Connect, or start a cluster; an attempt that fails leaves nothing behind that the next one would meet."""
+    """Connect, or start a cluster; an attempt that fails leaves nothing that the next one would meet."""
     for left in reversed(range(START_ATTEMPTS)):
         try:
             with warnings.catch_warnings():
@@ -130,7 +130,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
                 ray.init(address, **options)
             return
         except (RuntimeError, ValueError, OSError) as error:
-            if left and isinstance(error, RuntimeError):
+            if left and isinstance(error, RuntimeError | ConnectionAbortedError):  # and not where nobody answers
                 ray.shutdown()
                 continue
             name = "ray" if address == "local" else address

@@ -1,23 +1,13 @@
 """Addresses: which names are one, what they list, and errors of any library in one line."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from bertsmith.data.address import Address, is_address
 from bertsmith.errors import RunError, TextError
-
-
-@pytest.fixture
-def memory() -> Iterator[Any]:
-    found = fsspec.filesystem("memory")
-    yield found
-    found.store.clear()
-    found.pseudo_dirs[:] = [""]
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,6 @@ def s3() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
-def memory() -> Iterator[Any]:
-    found = fsspec.filesystem("memory")
-    yield found
-    found.store.clear()
-    found.pseudo_dirs[:] = [""]
-
-
 @pytest.fixture(autouse=True)
 def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))

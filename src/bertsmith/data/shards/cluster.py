@@ -115,27 +115,26 @@ def connected(on: str, workers: int | None) -> Iterator[Cluster]:
         raise RecipeError("workers", f"the cluster at {address} has its own", "Leave it out")
     name = "ray" if address == "local" else address
     try:
-        _start(ray, address, options)
+        _start(ray, address, name, options)
         yield Cluster(ray, name)
     finally:
         ray.shutdown()
 
 
-def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
+def _start(ray: Any, address: str, name: str, options: dict[str, Any]) -> None:
     """Connect, or start a cluster; an attempt that fails leaves nothing that the next one would meet."""
-    for left in reversed(range(START_ATTEMPTS)):
+    for attempts_left in reversed(range(START_ATTEMPTS)):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # the error says the same
                 ray.init(address, **options)
             return
         except (RuntimeError, ValueError, OSError) as error:
-            if left and isinstance(error, RuntimeError | ConnectionAbortedError):  # and not where nobody answers
-                ray.shutdown()
-                continue
-            name = "ray" if address == "local" else address
-            fact = f"Ray cannot be reached ({_lines(error)[-1]})"
-            raise RunError(name, fact, "Check the address, and that `ray status` answers there") from None
+            was_cut_off = isinstance(error, RuntimeError | ConnectionAbortedError)  # Ray was there, and failed
+            if not (was_cut_off and attempts_left):
+                fact = f"Ray cannot be reached ({_lines(error)[-1]})"
+                raise RunError(name, fact, "Check the address, and that `ray status` answers there") from None
+            ray.shutdown()
 
 
 def encode_chunk(

@@ -1,9 +1,9 @@
 """The share of the time in which gradients are sent that a backward pass hides, by torch's profiler on gloo.
 
-    python bench/overlap.py [--out bench/results/overlap.json]
+    python bench/overlap.py [--device cuda] [--out bench/results/overlap.json]
 
-Two processes with one thread each train a BERT in float32. Every update is profiled: when buckets of gradients are sent
-(from the call of all-reduce to its end), and when the backward pass runs.
+Two processes with one thread each train a BERT in float32, on the CPU or on one GPU. Every update is profiled: when
+buckets of gradients are sent (from the call of all-reduce to its end), and when the backward pass runs.
 """
 
 import argparse
@@ -64,27 +64,38 @@ def merged(spans: list[Span]) -> list[Span]:
 def update(objective: MaskedLM, given: MaskedBatch, buckets: GradientBuckets, *, overlapped: bool) -> float:
     """Gradients of all processes, without the optimizer's step. Returns the seconds of backward pass and sums."""
     losses = sum(term.total for term in objective(given).values())
+    wait(given.targets.device)
     began = time.perf_counter()
     if overlapped:
         buckets.send_when_complete()
     with record_function("backward pass"):
         losses.backward()  # type: ignore[union-attr]
+        wait(given.targets.device)
     buckets.finish()
+    wait(given.targets.device)
     objective.zero_grad()
     return time.perf_counter() - began
+
+
+def wait(device: torch.device) -> None:
+    """Until a GPU has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def spans(profiler: profile, name: str) -> list[Span]:
     return [(one.time_range.start, one.time_range.end) for one in profiler.events() if one.name == name]
 
 
-def measure(processes: Processes, updates: int, rows: int, length: int) -> dict[str, Any]:
+def measure(processes: Processes, device: torch.device, updates: int, rows: int, length: int) -> dict[str, Any]:
     """The figures of one process."""
     torch.set_num_threads(1)
     objective = MaskedLM(Transformer(BERT.__class__(**vars(BERT) | SHAPE)), MaskedLM.Config(pairs="none"))
     initialise(objective, 0)
+    objective.to(device)
     parameters = dict(objective.named_parameters())
-    given, buckets = batch(objective, rows, length, processes.rank), GradientBuckets(parameters, processes)
+    given = batch(objective, rows, length, processes.rank).to(device)
+    buckets = GradientBuckets(parameters, processes)
     figures: dict[str, Any] = {"parameters": sum(one.numel() for one in parameters.values())}
     for name, overlapped in (("after the backward pass", False), ("during it", True)):
         for _ in range(WARM_UP):
@@ -103,16 +114,20 @@ def measure(processes: Processes, updates: int, rows: int, length: int) -> dict[
 
 
 def work(rank: int, port: int, out: Path, options: argparse.Namespace) -> None:
-    variables = {"RANK": rank, "WORLD_SIZE": PROCESSES, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    # Two local processes and one GPU: gloo, since NCCL wants a GPU for each.
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": PROCESSES, "LOCAL_WORLD_SIZE": PROCESSES}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in variables.items()})
-    with joined(torch.device("cpu"), out / "run") as processes:
-        figures = measure(processes, options.updates, options.rows, options.length)
+    device = torch.device(options.device)
+    with joined(device, out / "run") as processes:
+        figures = measure(processes, device, options.updates, options.rows, options.length)
         if processes.main:
             write_json(out / "figures.json", figures)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--updates", type=int, default=10)
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--length", type=int, default=64)
@@ -123,7 +138,8 @@ def main() -> None:
         multiprocessing.spawn(work, (options.port, Path(folder), options), PROCESSES)  # type: ignore[no-untyped-call]
         figures = read_json(Path(folder) / "figures.json")
     print(figures)
-    record(options.out, {"model": SHAPE, "processes": PROCESSES, **figures}, hardware.describe(torch.device("cpu")))
+    known = {"model": SHAPE, "processes": PROCESSES, "rows": options.rows, "length": options.length, **figures}
+    record(options.out, known, hardware.describe(torch.device(options.device)))
 
 
 if __name__ == "__main__":

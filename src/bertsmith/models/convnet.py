@@ -1,7 +1,7 @@
 """A small convolutional network for images, fast to train: the teacher of a DeiT. Touvron et al. 2020, section 4.
 
     stem      a convolution
-    stages    three times: a convolution that doubles the channels, half of the sides, and a residual block
+    stages    three times: a convolution that doubles the channels, half of the sides, and residual blocks
     pooled    the mean and the maximum of every channel over all positions
 
 A residual network (He et al. 2015) cut down to ten convolutions. Its norms are over groups of channels of one image
@@ -34,8 +34,11 @@ class ConvNetConfig(Counted):
 
     channels: int = 3  # numbers of a pixel: red, green and blue; 1 for grey
     width: int = 32  # channels after the stem; each stage doubles them
+    blocks: int = 1  # residual blocks of each stage
 
     def __post_init__(self) -> None:
+        if self.blocks < 1:
+            raise ValueError(f"blocks is {self.blocks}. Give at least one")
         if self.channels < 1 or self.width < GROUP or self.width % GROUP:
             fact = f"channels is {self.channels} and width {self.width}"
             raise ValueError(f"{fact}. Give at least one channel, and a width that is a multiple of {GROUP}")
@@ -77,19 +80,31 @@ class ConvBlock(CustomInit):
             self.norm.bias.zero_()
 
 
-class Stage(nn.Module):
-    """Twice the channels at half the sides, and a residual block of two convolutions."""
+class ResidualBlock(nn.Module):
+    """Two convolutions, whose output is added to what they read."""
 
-    def __init__(self, channels: int, width: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.widen = ConvBlock(channels, width, halves=True)
         self.first, self.second = ConvBlock(width, width), ConvBlock(width, width)
 
-    def forward(self, images: Float[Tensor, "B _ _ _"]) -> Float[Tensor, "B _ _ _"]:
-        smaller = self.widen(images)
-        block = self.second(self.first(smaller))
-        summed: Tensor = smaller + block
+    def forward(self, images: Float[Tensor, "B D H W"]) -> Float[Tensor, "B D H W"]:
+        summed: Tensor = images + self.second(self.first(images))
         return summed
+
+
+class Stage(nn.Module):
+    """Twice the channels at half the sides, and residual blocks."""
+
+    def __init__(self, channels: int, width: int, blocks: int) -> None:
+        super().__init__()
+        self.widen = ConvBlock(channels, width, halves=True)
+        self.blocks = nn.ModuleList(ResidualBlock(width) for _ in range(blocks))
+
+    def forward(self, images: Float[Tensor, "B _ _ _"]) -> Float[Tensor, "B _ _ _"]:
+        hidden: Tensor = self.widen(images)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return hidden
 
 
 class ConvNet(nn.Module):
@@ -100,7 +115,7 @@ class ConvNet(nn.Module):
         self.config = config
         self.stem = ConvBlock(config.channels, config.width)
         widths = [config.width << number for number in range(STAGES + 1)]
-        self.stages = nn.ModuleList(Stage(*pair) for pair in pairwise(widths))
+        self.stages = nn.ModuleList(Stage(*pair, config.blocks) for pair in pairwise(widths))
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D"]:
         hidden = self.stem(images)

@@ -66,11 +66,10 @@ def token_products(network: Network | ImageNetwork) -> float:
         case Static():  # a lookup has none
             return 0
         case ConvNet():  # of an image of 32 x 32 pixels: its sides are halved by each stage
-            sides = [(network.stem, 32**2)]
+            sides: list[tuple[nn.Module, int]] = [(network.stem, 32**2)]
             for number, stage in enumerate(network.stages):
                 assert isinstance(stage, Stage)
-                sides += [(stage.widen, (32 >> number) ** 2), (stage.first, (16 >> number) ** 2)]
-                sides += [(stage.second, (16 >> number) ** 2)]
+                sides += [(stage.widen, (32 >> number) ** 2), (stage.blocks, (16 >> number) ** 2)]
             return sum(matrix_weights(part) * positions for part, positions in sides)
 
 

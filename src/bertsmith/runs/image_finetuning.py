@@ -122,7 +122,9 @@ def build_task(
     if shape.channels != recipe.data.channels:
         fact = f"is {recipe.data.channels}, and the network reads {shape.channels}"
         raise RecipeError("data.channels", fact, f"Set data.channels={shape.channels}")
-    teacher = None if recipe.teacher is None else Teacher(recipe.teacher, labels, shape.channels)
+    teacher = None
+    if recipe.teacher is not None:
+        teacher = Teacher(recipe.teacher, labels, shape.channels, compiles=recipe.train.compile != "never")
     has_token = isinstance(shape, VisionConfig) and shape.distillation_token
     was_taught = base is not None and f"{SECOND}.weight" in base.state_dict
     model = image_classifier(shape, len(labels), distilled=has_token and (teacher is not None or was_taught))

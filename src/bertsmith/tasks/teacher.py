@@ -10,14 +10,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from bertsmith.errors import FolderError
+from bertsmith.models.convnet import ConvNetClassifier
 from bertsmith.models.hf import image_classifiers
 from bertsmith.models.image_classifier import Images, Normalisation, class_logits, image_classifier
 
 
 class Teacher:
-    """The network of a folder, on the same classes; it is no part of the module that learns from it."""
+    """The network of a folder, on the same classes; it is no part of the module that learns from it.
 
-    def __init__(self, folder: Path, labels: tuple[str, ...], channels: int) -> None:
+    `compiles`: a convolutional network, whose images all have one size, is compiled on a GPU.
+    """
+
+    def __init__(self, folder: Path, labels: tuple[str, ...], channels: int, *, compiles: bool) -> None:
         found = image_classifiers.read(folder)
         if set(found.labels) != set(labels):
             fact = f"knows {_named(found.labels)}, and the images are of {_named(labels)}"
@@ -33,6 +37,7 @@ class Teacher:
         self.normalisation = Normalisation(found.processor.mean, found.processor.std)
         self._order = torch.tensor([found.labels.index(label) for label in labels])
         self._device = torch.device("cpu")
+        self._compiles = compiles and isinstance(self.model, ConvNetClassifier)
 
     def __call__(self, images: Images) -> Float[Tensor, "B classes"]:
         """Its logits of images whose numbers are from 0 to 1, in the order of the learner's classes."""
@@ -40,6 +45,8 @@ class Teacher:
         if device != self._device:
             self.model.to(device)
             self._order, self._device = self._order.to(device), device
+            if self._compiles and device.type == "cuda":
+                self.model.compile(dynamic=False)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             return class_logits(self.model, images, self.normalisation)[:, self._order]
 

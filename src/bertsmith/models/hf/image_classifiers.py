@@ -5,7 +5,7 @@ config.json, model.safetensors, preprocessor_config.json, and hashes of all of t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def _is_convnet(config_json: Mapping[str, Any]) -> bool:
 def _read_convnet(folder: Path, config_json: dict[str, Any]) -> ImageFolder:
     manifest.verify(folder)
     path = folder / CONFIG
-    settings: dict[str, Any] = {name: config_json.get(name) for name in ("channels", "width")}
+    settings: dict[str, Any] = {one.name: config_json.get(one.name) for one in fields(ConvNetConfig)}
     if not all(isinstance(size, int) and size <= MAX_WIDTH for size in settings.values()):
         raise FolderError(path, f"has the sizes {short_repr(settings)}", f"Give whole numbers up to {MAX_WIDTH}")
     try:

@@ -184,8 +184,10 @@ def _convert(value: Any, hint: Any, key: str, location: str) -> Any:
     if origin is tuple:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise RecipeError(f"{location} {key}", f"expected a list, got {value!r}")
-        inner = get_args(hint)[0]
-        return tuple(_convert(part, inner, key, location) for part in value)
+        kinds = get_args(hint)
+        if kinds[-1] is not Ellipsis and len(value) != len(kinds):
+            raise RecipeError(f"{location} {key}", f"expected {len(kinds)} values, got {value!r}")
+        return tuple(_convert(part, kinds[0], key, location) for part in value)
     if is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise RecipeError(f"{location} {key}", "is not a section")

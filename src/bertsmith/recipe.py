@@ -153,7 +153,7 @@ class ImageDataConfig:
     """The labelled images, the size that they are read in, and the size of batches."""
 
     train: Path  # training images: a folder by class, a table with paths, or files of CIFAR-10 or MNIST
-    dev: Path | None = None  # images to evaluate on; by default the `test` part, or a tenth that is held out
+    dev: Path | None = None  # images to evaluate on; by default `val` beside `train`, else `test`, or a held-out tenth
     path: str | None = None  # column of a table with the paths; guessed by default
     label: str | None = None  # column of a table with the labels; guessed by default
     root: Path | None = None  # folder that the paths of a table begin at; that of the table by default

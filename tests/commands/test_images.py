@@ -178,7 +178,7 @@ def test_inspect_writes_a_page_and_its_figures(home: Path, tmp_path: Path) -> No
         (["search", "MODEL", "--corpus", "IMAGES"], r"search: there is no image to search for"),
         (["evaluate", "MODEL", "nowhere"], r"nowhere: does not exist. Name a folder of images by class"),
         (["evaluate", "MODEL", "IMAGES"], r"images: holds no labelled image. Give a folder with a folder for each"),
-        (["evaluate", "MODEL", "IMAGES", "data.label=x"], r"data.label=x: is no setting here"),
+        (["evaluate", "MODEL", "IMAGES", "data.size=8"], r"data.size: is no setting here. An evaluation on images has"),
         (["evaluate", "MODEL", "IMAGES", "--out", "MODEL"], r"is the folder of a model. Choose another"),
         (["fill", "MODEL", "a [MASK]"], r"is a model of images, and takes no text"),
         (["inspect", "MODEL", "--out", "p.html"], r"images: none is named"),

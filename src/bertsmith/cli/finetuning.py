@@ -53,8 +53,11 @@ def finetune(
         typer.Option(help="Images: model folder of a network whose predictions are learnt, too (distillation)."),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Number of runs with different seeds; scores are the mean with a 95 % interval.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, help="Number of runs with different seeds; scores are the mean with a 95 % interval. By default one."
+        ),
+    ] = None,
 ) -> None:
     """Fine-tune: classification, regression, NER, question answering, multiple choice, embeddings, translation, images.
 

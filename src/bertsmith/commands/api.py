@@ -157,7 +157,7 @@ def finetune(
     *,
     dev: PathLike | None = None,
     task: str | None = None,
-    seeds: int = 1,
+    seeds: int | None = None,
     overrides: Iterable[str] = (),
     **options: Any,
 ) -> Run:
@@ -179,7 +179,7 @@ def finetune(
         out_folder = model.out
         result = finetuning.finetune(model) if isinstance(model, FineTune) else image_finetuning.finetune(model)
     else:
-        if not isinstance(seeds, int) or seeds < 1:
+        if seeds is not None and (not isinstance(seeds, int) or seeds < 1):
             raise RecipeError("seeds", f"is {short_repr(seeds)}", "Give 1 or more")
         held, folder = None if dev is None else arguments.as_path(dev, "dev"), _model_path(model)
         given, out_folder = arguments.as_path(data, "data"), arguments.as_path(out, "out")

@@ -88,9 +88,7 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
     With an output folder, also writes `result.json` and a report.
     """
     if image_classifiers.is_image_folder(model):
-        if overrides:
-            raise RecipeError(overrides[0], "is no setting here", "An evaluation on images has none")
-        return evaluate_images(model, data, out)
+        return evaluate_images(model, data, out, overrides=overrides)
     if out is not None:
         check_folder(out)
     loaded = load_text_model(model)

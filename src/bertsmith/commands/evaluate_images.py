@@ -10,7 +10,7 @@ from bertsmith import files, terminal
 from bertsmith.data.images.bad_images import ImageError
 from bertsmith.data.images.decoding import DecodingConfig
 from bertsmith.data.labelled.examples import Example
-from bertsmith.errors import BertsmithError, FolderError, RunError
+from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError, TextError
 from bertsmith.inference.image_inputs import NamedImage, pixels_of
 from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.load import load_image_model
@@ -25,21 +25,32 @@ from bertsmith.train import hardware
 
 CONSOLE = terminal.console()
 RESULT = "result.json"
+SETTINGS = ("data.path", "data.label", "data.root")
 
 
-def evaluate_images(model: Path, data: Path, out: Path | None = None) -> dict[str, Any]:
-    """The scores of a classifier of images on labelled ones; with an output folder also a page with the mistakes."""
+def evaluate_images(
+    model: Path, data: Path, out: Path | None = None, *, overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The scores of a classifier of images on labelled ones; with an output folder also a page with the mistakes.
+
+    `overrides` say how a table is read: data.path and data.label name its columns, paths begin at data.root.
+    """
+    given = _settings(overrides)
     if out is not None:
         check_folder(out)
     loaded = load_image_model(model)
     if loaded.network is None:
         raise FolderError(model, "has no classes", "Fine-tune it first, on labelled images")
-    found = read_test_set(data, loaded.config.channels)
+    columns = given.get("data.path"), given.get("data.label")
+    root = Path(given["data.root"]) if "data.root" in given else None
+    found = read_test_set(data, loaded.config.channels, columns=columns, root=root)
     names = match_labels(loaded.labels, tuple(dict.fromkeys(found.labels)))
     if names is None:
         raise unknown_labels(loaded.labels, tuple(dict.fromkeys(found.labels)), data)
     true = [names[label] for label in found.labels]
     findings, left_out = _findings(loaded, found, true)
+    if left_out == len(found.images):
+        raise TextError(data, "holds no image that can be read", "Look at its files, or set data.root for a table")
     result = _result(findings, loaded, data, found, left_out)
     if out is not None:
         with files.explain_os_errors(out):
@@ -48,6 +59,14 @@ def evaluate_images(model: Path, data: Path, out: Path | None = None) -> dict[st
         title = f"{evaluation.model_name(Path(loaded.path))} on {data.name}"
         evaluation.write(out, title, _with_thumbnails(result, found))
     return result
+
+
+def _settings(overrides: Sequence[str]) -> dict[str, str]:
+    """The settings of an evaluation by their keys."""
+    given = {key.strip(): value.strip().strip("\"'") for key, _, value in (text.partition("=") for text in overrides)}
+    for key in given.keys() - SETTINGS:
+        raise RecipeError(key, "is no setting here", f"An evaluation on images has {', '.join(SETTINGS)}")
+    return given
 
 
 def check_folder(out: Path) -> None:
@@ -81,7 +100,7 @@ def _stream(loaded: ImageModel, found: ImageTestSet, options: dict[str, Any]) ->
 
 
 def _error(error: Exception) -> dict[str, str]:
-    if not isinstance(error, BertsmithError):
+    if not isinstance(error, TextError):  # of an image; others, such as a missing library, are of all
         raise error
     return {"error": error.fact}
 

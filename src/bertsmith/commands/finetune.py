@@ -17,14 +17,28 @@ CONSOLE = terminal.console()
 
 
 def finetune(
-    model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    dev: Path | None,
+    task: str | None,
+    seeds: int | None,
+    overrides: Sequence[str],
 ) -> None:
     """Fine-tune once per seed, and show the scores."""
     show(run(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides), out)
 
 
 def run(
-    model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    dev: Path | None,
+    task: str | None,
+    seeds: int | None,
+    overrides: Sequence[str],
 ) -> dict[str, Any]:
     """The result of a run on text or, for a network of images, on images."""
     if image_recipe.reads_images(model):

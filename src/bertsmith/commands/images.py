@@ -13,7 +13,7 @@ from bertsmith import terminal
 from bertsmith.commands.vector_file import VectorFile
 from bertsmith.data.images.image_files import list_images
 from bertsmith.data.output import Output
-from bertsmith.errors import BertsmithError, FolderError, RecipeError, TextError
+from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.inference.image_inputs import NamedImage
 from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.load import load_image_model
@@ -127,7 +127,7 @@ class _BadImages:
         self.named, self.count = {str(Path(name)) for name in inputs}, 0
 
     def result(self, error: Exception) -> dict[str, str]:
-        if not isinstance(error, BertsmithError) or error.location in self.named:
+        if not isinstance(error, TextError) or error.location in self.named:
             raise error
         self.count += 1
         return {"error": error.fact}
@@ -148,5 +148,8 @@ def _vectors(loaded: ImageModel, images: Sequence[NamedImage], bad: _BadImages) 
 
 def _key(image: NamedImage) -> str:
     """Whatever a row depends on: an image that was changed since is read again."""
-    found = Path(image.given).stat()
+    try:
+        found = Path(image.given).stat()
+    except OSError:  # a link to nothing, say: its row has the error
+        return image.name
     return f"{image.name} {found.st_size} {found.st_mtime_ns}"

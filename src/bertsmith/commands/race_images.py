@@ -27,6 +27,7 @@ from bertsmith.commands.race import (
 from bertsmith.errors import RecipeError, StopError
 from bertsmith.insight import evaluation
 from bertsmith.insight.table import Results
+from bertsmith.models.hf import image_classifiers
 from bertsmith.models.hf.image_classifiers import ImageConfig
 from bertsmith.models.vision_config import VisionConfig
 from bertsmith.recipe import EXTENTS, ImageFineTune
@@ -39,6 +40,7 @@ CONSOLE = terminal.console()
 RACE_KEYS = frozenset({"out", "seeds", "data.train", "data.dev", "train.evaluations", *EXTENTS[0]})
 SCORE = "accuracy"
 COUNTED_SIDE = 32  # pixels: the FLOPs of a convolutional network are counted for such images
+FORWARD_AND_BACKWARD = 3  # times the operations of a forward pass
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _with_budget(out: Path, state: Mapping[str, Any], name: str, recipe: ImageFi
     """The recipe with its length: the same time for all, or as many updates as the pacemaker's FLOPs allow."""
     if rules.equal == "time" or name == state["rules"]["pacemaker"]:
         return recipe
-    steps = round(pacemaker_flops(out, state) / (image_flops(recipe) * recipe.data.batch_size))
+    steps = round(pacemaker_flops(out, state) / (image_flops(recipe) * images_per_update(recipe)))
     if steps < rules.points:
         raise too_short(recipe.out, steps, rules.points)
     return replace(recipe, train=replace(recipe.train, budget=None, steps=steps))
@@ -124,9 +126,22 @@ def _shape(recipe: ImageFineTune) -> ImageConfig:
     return image_finetuning.network_config(recipe, image_finetuning.base_folder(recipe))
 
 
+def images_per_update(recipe: ImageFineTune) -> int:
+    """The images of all micro-batches of an update."""
+    return recipe.data.batch_size * recipe.train.gradient_accumulation
+
+
 def image_flops(recipe: ImageFineTune) -> float:
-    """Floating-point operations of training for each image."""
-    size, shape = recipe.data.size, _shape(recipe)
+    """Floating-point operations of training for each image; a teacher's are those of its forward pass."""
+    size = image_finetuning.side_read(recipe)
+    own = _flops(_shape(recipe), size)
+    if recipe.teacher is None:
+        return own
+    return own + _flops(image_classifiers.read(recipe.teacher).config, size) / FORWARD_AND_BACKWARD
+
+
+def _flops(shape: ImageConfig, size: int) -> float:
+    """Those of a network on images with sides of this size, forward and backward."""
     if isinstance(shape, VisionConfig):
         tokens = (size // shape.patch_size) ** 2 + shape.special_tokens
         return tokens * shape.flops(tokens, 0.0)
@@ -157,7 +172,7 @@ def _points(recipe: ImageFineTune, rules: Rules) -> list[dict[str, Any]]:
     points = []
     for together in zip(*(curve[-rules.points :] for curve in curves), strict=True):
         step, seconds = (mean(one[part] for one in together) for part in (0, 1))
-        images = step * recipe.data.batch_size
+        images = step * images_per_update(recipe)
         scores = {SCORE: {"settings": settings, "values": [one[2] for one in together]}}
         flops = images * image_flops(recipe)
         points.append({"step": step, "images": images, "seconds": seconds, "flops": flops, "scores": scores})

@@ -55,14 +55,18 @@ class ImageData:
                 yield f"  left out: {part.bad}"
 
 
-def read(recipe: ImageFineTune) -> ImageData:
-    """Read both parts; without dev images, a tenth of the training images is held out, stratified by class."""
+def read(recipe: ImageFineTune, patch: int = 1) -> ImageData:
+    """Read both parts; without dev images, a tenth of the training images is held out, stratified by class.
+
+    Images of their own sizes that are smaller than a patch are left out.
+    """
     given = recipe.data
-    train = read_part(given, recipe.out, given.train, "train")
+    train = read_part(given, recipe.out, given.train, "train", patch=patch)
     if given.dev is not None:
-        dev, source = read_part(given, recipe.out, given.dev, "train", train.classes), str(given.dev)
+        dev = read_part(given, recipe.out, given.dev, "train", train.classes, patch=patch)
+        source = str(given.dev)
     elif has_part(given.train, "test"):
-        dev = read_part(given, recipe.out, given.train, "test", train.classes)
+        dev = read_part(given, recipe.out, given.train, "test", train.classes, patch=patch)
         source = f"the test part of {given.train}"
     else:
         train, dev = split(train)
@@ -95,6 +99,7 @@ def read_part(
     classes: tuple[str, ...] = (),
     *,
     labelled: bool = True,
+    patch: int = 1,
 ) -> LabelledImages:
     """The images of a path, in the size and the colours of the recipe; many are kept in a file of the run's folder."""
     channels: dict[int, DecodingConfig] = {1: DecodingConfig(channels=1), 3: DecodingConfig(channels=3)}
@@ -106,7 +111,7 @@ def read_part(
             classes=classes,
             columns=(given.path, given.label),
             root=given.root,
-            config=replace(channels[given.channels], size=size, resample=given.resample),
+            config=replace(channels[given.channels], size=size, resample=given.resample, min_side=patch),
             policy=given.on_bad_image,
             workers=min(8, os.cpu_count() or 1) if _is_large(path) else 0,
             folder=out if out.is_dir() else None,

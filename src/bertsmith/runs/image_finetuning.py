@@ -51,7 +51,8 @@ def finetune(recipe: ImageFineTune) -> dict[str, Any]:
         check_kind(recipe)
         recipe = divide(recipe, processes)
         base = base_folder(recipe)
-        data = image_data.read(recipe)
+        shape = network_config(recipe, base)
+        data = image_data.read(recipe, shape.patch_size if isinstance(shape, VisionConfig) else 1)
         for line in data.lines():
             CONSOLE.print(line, markup=False)
         normalisation = _normalisation(base, data)
@@ -147,7 +148,8 @@ def feed(recipe: ImageFineTune, task: ImageClassification, data: ImageData) -> F
     """Batches of training images by position."""
     source = ImageSource(data.train, recipe.data.batch_size, recipe.train.seed)
     collate = partial(task.collate, images=data.train)
-    return Feed(source, collate, data.fingerprint, recipe.data.workers)
+    teacher = "" if recipe.teacher is None else f" taught by {image_classifiers.fingerprint(recipe.teacher)}"
+    return Feed(source, collate, data.fingerprint + teacher, recipe.data.workers)
 
 
 def export(recipe: ImageFineTune, task: ImageClassification, data: ImageData) -> None:
@@ -172,7 +174,7 @@ def base_folder(recipe: ImageFineTune) -> ImageFolder | None:
 
 
 def network_config(recipe: ImageFineTune, base: ImageFolder | None) -> ImageConfig:
-    """The configuration of the network; one that goes on at another resolution has other positions.
+    """The configuration of the network, for the size that images are read in: others have other positions.
 
     The fixed positions of a masked autoencoder are learned from here on, as by He et al. 2021, appendix A.1.
     """
@@ -184,10 +186,17 @@ def network_config(recipe: ImageFineTune, base: ImageFolder | None) -> ImageConf
     if not isinstance(settings, VisionConfig):
         return settings
     settings = replace(settings, positions="learned")
-    if base is not None and recipe.data.fit == "stretch":
-        side = recipe.augmentation.size[0] if recipe.augmentation.size else recipe.data.size
-        return replace(settings, image_size=side)
-    return settings
+    if recipe.data.fit == "keep":
+        return settings
+    try:
+        return replace(settings, image_size=side_read(recipe))
+    except ValueError as error:
+        raise RecipeError("augmentation.size" if recipe.augmentation.size else "data.size", str(error)) from None
+
+
+def side_read(recipe: ImageFineTune) -> int:
+    """The side of the images that the network reads, in pixels."""
+    return recipe.augmentation.size[0] if recipe.augmentation.size else recipe.data.size
 
 
 def _weights(

@@ -28,7 +28,7 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked_patches import MaskedImageBatch, MaskedPatches, squared_error
 from bertsmith.recipe import EXTENTS, ImagePretraining
 from bertsmith.runs import image_data
-from bertsmith.runs.image_recipe import fitting_sizes
+from bertsmith.runs.image_recipe import fitting_patch, fitting_size
 
 CONSOLE = terminal.console()
 VALIDATION_SEED = 1  # fixed masks for validation, whatever the run's own seed
@@ -59,14 +59,15 @@ def read_recipe(
     path = Path(str(values["data"]["train"]))
     if not path.exists():
         raise TextError(path, "does not exist", "Name a folder of images")
-    seen = survey(path, labelled=False)
+    root = values["data"].get("root")
+    columns = (values["data"].get("path"), None)
+    seen = survey(path, columns=columns, root=None if root is None else Path(str(root)), labelled=False)
     if seen is None:
         raise TextError(path, "holds no image that can be opened", "Give a folder with images in it")
-    size, patch = fitting_sizes(seen)
-    size = values["data"].get("size", values["model"].get("image_size", size))
+    size = values["data"].get("size", values["model"].get("image_size", fitting_size(seen)))
     channels = values["data"].get("channels", 1 if seen.grey else 3)
     values["data"] = {"size": size, "channels": channels} | values["data"]
-    values["model"] = {"image_size": size, "patch_size": patch, "channels": channels} | values["model"]
+    values["model"] = {"patch_size": fitting_patch(size), "channels": channels} | values["model"] | {"image_size": size}
     padding = max(1, size // 8) if isinstance(size, int) else 4
     values["augmentation"] = {"padding": padding, "flip": not seen.grey} | values["augmentation"]
     built = config.build(values, ImagePretraining, str(recipe))
@@ -102,12 +103,13 @@ class UnlabelledImages:
 def read(recipe: ImagePretraining) -> UnlabelledImages:
     """The images for training, and those for validation: of `data.dev`, or a tenth. Labels are not used."""
     given = recipe.data
-    whole = image_data.read_part(given, recipe.out, given.train, "train", labelled=False)
+    how: dict[str, Any] = {"labelled": False, "patch": recipe.model.settings.patch_size}
+    whole = image_data.read_part(given, recipe.out, given.train, "train", **how)
     if len(whole) < MIN_IMAGES:
         fact = f"holds {terminal.count_of(len(whole), 'image')}"
         raise TextError(given.train, fact, f"Give at least {MIN_IMAGES}, better some thousands")
     if given.dev is not None:
-        return UnlabelledImages(whole, image_data.read_part(given, recipe.out, given.dev, "train", labelled=False))
+        return UnlabelledImages(whole, image_data.read_part(given, recipe.out, given.dev, "train", **how))
     return UnlabelledImages(*image_data.split(whole))
 
 

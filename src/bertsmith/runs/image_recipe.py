@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import config, recipes, terminal
-from bertsmith.data.images.survey import Survey, has_part, holds_images, survey
+from bertsmith.data.images.listed import DEV_FOLDERS, part_folder
+from bertsmith.data.images.survey import Survey, holds_images, survey
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.convnet import ConvNetConfig
 from bertsmith.models.hf import image_classifiers
@@ -16,7 +17,6 @@ from bertsmith.recipe import EXTENTS, ImageFineTune
 
 CONSOLE = terminal.console()
 TASK = "image-classification"  # the field's name of it
-DEV_FOLDERS = ("val", "valid", "validation", "dev")  # besides `test`: folders around the classes
 DEFAULTS: dict[str, dict[str, Any]] = {  # for a folder that goes on
     "data": {"batch_size": 64},
     "optimizer": {"learning_rate": 1e-4, "weight_decay": 0.05},
@@ -35,7 +35,7 @@ GREY_EPOCHS = 30.0  # digits and letters are learnt sooner than photographs
 UPDATES, SMALLEST_BATCH = 8, 8  # of an epoch, which a few images get in smaller batches; none is smaller than this
 PROBE_LEARNING_RATE = 1e-2  # of a linear classifier alone
 LARGE_SIDE, LARGE_SIZE = 160, 224  # images from this side on are read in the size of the papers
-PATCHES = ((48, 4), (96, 8), (LARGE_SIDE, 16))  # patches of images with sides below these, so that there are some fifty
+PATCHES, LARGEST_PATCH = ((48, 4), (96, 8)), 16  # patches of images with sides below these: there are some fifty
 
 
 def reads_images(model: Path) -> bool:
@@ -48,7 +48,7 @@ def reads_images(model: Path) -> bool:
 
 
 def build_recipe(
-    model: Path, data: Path, out: Path, *, dev: Path | None, seeds: int, overrides: Sequence[str]
+    model: Path, data: Path, out: Path, *, dev: Path | None, seeds: int | None, overrides: Sequence[str]
 ) -> ImageFineTune:
     """The recipe of a run. `model` is a model folder, a member that is trained from scratch, or a recipe."""
     if not data.exists():
@@ -57,41 +57,39 @@ def build_recipe(
         fact = f"holds no images, which '{model}' reads"
         raise TextError(data, fact, "Give a folder by class or a table with paths; or a network of text, as bert-base")
     paths = {"train": str(data), **({"dev": str(found)} if (found := dev or _dev_folder(data)) else {})}
+    written = {"out": str(out)} | ({} if seeds is None else {"seeds": seeds})
     if _names_recipe(model):
-        values = config.override(config.read_toml(recipes.find(model)), overrides, EXTENTS)
-        values["data"] = {**values.get("data", {}), **paths}
-        values |= {"out": str(out), "seeds": seeds}
-        return config.build(values, ImageFineTune, str(model))
+        values = config.read_toml(recipes.find(model))
+        values["data"] = {**_section(values, "data"), **paths}
+        return config.build(config.override(values | written, overrides, EXTENTS), ImageFineTune, str(model))
     given = config.override({}, overrides)
     seen = survey(data, columns=_columns(given), root=_root(given))
     if seen is None:
         raise TextError(data, "holds no image that can be opened", "Look at the files: the endings promise images")
     values = _from_scratch(str(model), seen, given) if not model.exists() else _from_folder(model, seen, given)
     values["data"] = {**values["data"], **paths}
-    values |= {"out": str(out), "seeds": seeds}
-    built = config.build(config.override(values, overrides, EXTENTS), ImageFineTune, "finetune")
+    built = config.build(config.override(values | written, overrides, EXTENTS), ImageFineTune, "finetune")
     CONSOLE.print(_message(built, seen), markup=False)
     return built
 
 
 def refuse_images(model: Path, data: Path) -> None:
     """Refuse images as the data of a network of text, before they are taken for a table."""
-    if holds_images(data):
+    if holds_images(data, alone=True):
         fact = f"holds images, and '{model}' reads text"
         raise TextError(data, fact, "Use a network such as vit-small, or a folder that was trained on images")
 
 
 def _from_scratch(member: str, seen: Survey, given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a member on images like these."""
-    size, patch = fitting_sizes(seen)
     section = _section(given, "data")
-    size, channels = section.get("size", size), section.get("channels", 1 if seen.grey else 3)
+    size, channels = section.get("size", fitting_size(seen)), section.get("channels", 1 if seen.grey else 3)
     values: dict[str, Any] = {name: dict(settings) for name, settings in FROM_SCRATCH.items()}
     values["network"] = {"kind": member, "channels": channels}
     # A vision transformer on MNIST, after two epochs of 10,000 images: 91 % accuracy, where AdamW alone has 84 %.
     values["optimizer"] |= {"hidden_optimizer": "muon"}
     if isinstance(IMAGE_FAMILY[member], VisionConfig):
-        values["network"] |= {"image_size": size, "patch_size": patch}
+        values["network"] |= {"image_size": size, "patch_size": fitting_patch(size)}
     values["data"] |= {"size": size, "channels": channels, "batch_size": _batch_size(values, seen)}
     values["train"] |= {"epochs": GREY_EPOCHS} if seen.grey else {}
     values["augmentation"] = _augmentation(size, seen) | ({} if seen.grey else COLOURED)
@@ -108,7 +106,11 @@ def _from_folder(model: Path, seen: Survey, given: Mapping[str, Any]) -> dict[st
     check_exists(model_folder(model))
     found = image_classifiers.read(model)
     section = _section(given, "data")
-    default = found.config.image_size if isinstance(found.config, VisionConfig) else fitting_sizes(seen)[0]
+    if isinstance(found.config, VisionConfig):
+        default = found.config.image_size
+    else:  # a convolutional network reads any size, and its folder says which it was trained on
+        trained = found.processor.crop or found.processor.resize
+        default = fitting_size(seen) if trained is None else trained[0]
     size = section.get("size", default)
     values: dict[str, Any] = {name: dict(settings) for name, settings in DEFAULTS.items()}
     values["model"] = str(model)
@@ -126,13 +128,18 @@ def _batch_size(values: Mapping[str, Any], seen: Survey) -> int:
     return min(largest, 1 << max(SMALLEST_BATCH, seen.count // UPDATES).bit_length() - 1)
 
 
-def fitting_sizes(seen: Survey) -> tuple[int, int]:
-    """The size of images, and that of patches, that suit images like these."""
+def fitting_size(seen: Survey) -> int:
+    """The size in which images like these are read: their own, or that of the papers for large ones."""
     side = min(seen.height, seen.width)
     if side >= LARGE_SIDE:
-        return LARGE_SIZE, 16
-    patch = next(patch for limit, patch in PATCHES if side < limit)
-    return max(patch, side // patch * patch), patch
+        return LARGE_SIZE
+    patch = fitting_patch(side)
+    return max(patch, side // patch * patch)
+
+
+def fitting_patch(size: Any) -> int:
+    """The size of patches that suits images that are read in this size."""
+    return next((patch for limit, patch in PATCHES if isinstance(size, int) and size < limit), LARGEST_PATCH)
 
 
 def _augmentation(size: Any, seen: Survey) -> dict[str, Any]:
@@ -152,10 +159,10 @@ def _message(recipe: ImageFineTune, seen: Survey) -> str:
 
 
 def _dev_folder(data: Path) -> Path | None:
-    """The folder of dev images beside `train`; None where there is a test part, or no such folder."""
-    if has_part(data, "test") or not (data / "train").is_dir():
+    """The folder of dev images beside `train`, which wins over a test part; None where there is none."""
+    if not data.is_dir() or part_folder(data, "train") is None:
         return None
-    return next((data / name for name in DEV_FOLDERS if (data / name).is_dir()), None)
+    return next((found for name in DEV_FOLDERS if (found := part_folder(data, name))), None)
 
 
 def _names_recipe(model: Path) -> bool:

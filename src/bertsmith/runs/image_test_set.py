@@ -8,7 +8,7 @@ from typing import Any
 from bertsmith.data.images import cifar, idx, reader, sheets
 from bertsmith.data.images.bad_images import BadImages
 from bertsmith.data.images.decoding import DecodingConfig
-from bertsmith.data.images.listed import Listed, in_folders, in_table
+from bertsmith.data.images.listed import DEV_FOLDERS, Listed, in_folders, in_table, part_folder
 from bertsmith.errors import TextError
 from bertsmith.inference.image_inputs import NamedImage
 
@@ -22,19 +22,28 @@ class ImageTestSet:
     bad: str
 
 
-def read_test_set(data: Path, channels: int) -> ImageTestSet:
-    """The images of a folder by class, a table with paths, or CIFAR's and MNIST's files; of `test`, if there is one."""
+def read_test_set(
+    data: Path,
+    channels: int,
+    *,
+    columns: tuple[str | None, str | None] = (None, None),
+    root: Path | None = None,
+) -> ImageTestSet:
+    """The images of a folder by class, a table with paths, or CIFAR's and MNIST's files; of `test`, if there is one.
+
+    Where there is none, of `val`. `columns` name those of paths and labels in a table, whose paths begin at `root`.
+    """
     if not data.exists():
         raise TextError(data, "does not exist", "Name a folder of images by class, or a table with their paths")
     if data.is_dir() and any(one.find_files(data, "test") for one in (cifar, idx, sheets)):
         return _of_arrays(data, "test", channels)
     bad = BadImages()
     if data.is_dir():
-        inside = data / "test"
-        return _of_files(list(in_folders(inside if inside.is_dir() else data)), data, bad)
+        parts = (part_folder(data, name) for name in ("test", *DEV_FOLDERS))
+        return _of_files(list(in_folders(next(filter(None, parts), data))), data, bad)
     if cifar.is_binary(data) or idx.is_idx(data):
         return _of_arrays(data, "train", channels)
-    return _of_files(list(in_table(data, bad)), data, bad)
+    return _of_files(list(in_table(data, bad, columns=columns, root=root)), data, bad)
 
 
 def _of_files(listed: Sequence[Listed], data: Path, bad: BadImages) -> ImageTestSet:

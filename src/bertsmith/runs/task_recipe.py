@@ -39,7 +39,14 @@ LIST_KEYS = ("texts", "labels")  # settings that are lists of columns
 
 
 def build_recipe(
-    model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    dev: Path | None,
+    task: str | None,
+    seeds: int | None,
+    overrides: Sequence[str],
 ) -> FineTune:
     """The recipe of a fine-tuning run; settings that are not given are guessed from the data.
 
@@ -53,7 +60,7 @@ def build_recipe(
     given = config.override({}, overrides)
     columns = _columns(given)
     train, dev = task_data.find_files(data, dev, glue_task, columns)
-    values: dict[str, Any] = {"out": str(out), "seeds": seeds}
+    values: dict[str, Any] = {"out": str(out)} | ({} if seeds is None else {"seeds": seeds})
     member = str(model) if str(model) in FAMILY and not model.exists() else None
     values |= {"network": {"kind": member}} if member else {"model": str(model)}
     shape = task_data.network_config(model)
@@ -158,16 +165,24 @@ def _suit_few_rows(values: dict[str, Any], rows: int, width: int | None) -> None
 
 
 def _read_recipe(
-    path: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+    path: Path,
+    data: Path,
+    out: Path,
+    *,
+    dev: Path | None,
+    task: str | None,
+    seeds: int | None,
+    overrides: Sequence[str],
 ) -> FineTune:
     """The recipe of a file, with the data and the output folder of the command line."""
-    values = config.override(config.read_toml(recipes.find(path)), overrides, EXTENTS)
-    train, dev = task_data.find_files(data, dev, glue.recognise(data), _columns(values))
+    values = config.read_toml(recipes.find(path))
+    changed = config.override(values, overrides, EXTENTS)
+    train, dev = task_data.find_files(data, dev, glue.recognise(data), _columns(changed))
     values["data"] = {**values.get("data", {}), "train": str(train)}
     values["data"] |= {"dev": str(dev)} if dev else {}
-    values |= {"out": str(out), "seeds": seeds}
+    values |= {"out": str(out)} | ({} if seeds is None else {"seeds": seeds})
     values |= {"task": {**values.get("task", {}), "kind": task}} if task else {}
-    return config.build(values, FineTune, str(path))
+    return config.build(config.override(values, overrides, EXTENTS), FineTune, str(path))
 
 
 def _names_recipe(model: Path) -> bool:

@@ -40,7 +40,7 @@ CASED = ("Latin", "Greek", "Cyrillic", "Armenian")
 UNSPACED = ("Chinese", "Japanese", "Thai", "Lao", "Khmer", "Burmese", "Tibetan")  # no space between words
 COMMON_WORDS = {  # the most frequent words of languages in Latin script
     "English": "the of and to in is that was for it with as his on be at by this had not are but from or have an they",
-    "German": "der die und das in den von zu mit sich des auf für ist im dem nicht ein eine als auch es an werden er sie ich hat wie",
+    "German": "der die und das in den von zu mit sich des auf für ist im dem nicht ein eine als auch es an er sie hat",
     "Dutch": "de het een van en in is dat op te voor met zijn niet aan er ook als door maar om bij naar wordt deze",
     "French": "le la les de des du et un une est en que qui dans pour par sur au il ne pas plus avec son ce sont",
     "Spanish": "el la los las de que y en un una es se del por con para no su al lo como más fue pero sus",

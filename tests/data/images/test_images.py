@@ -132,7 +132,7 @@ def test_columns_are_guessed_by_what_they_hold_or_named(pets: Path) -> None:
     (pets / "b.csv").write_text("0.png,d\n1.png,d\n")  # no header
     assert len(read(pets / "b.csv", root=pets / "dog")) == 2
     (pets / "c.csv").write_text("name,label\nfirst,1\nsecond,2\n")
-    assert refusal(pets / "c.csv") == "PATH: has no column of paths to images. Name it."
+    assert refusal(pets / "c.csv") == "PATH: has no column of paths to images. Name it: data.path=COLUMN."
 
 
 def test_parquet_and_json_lines_name_images(pets: Path) -> None:

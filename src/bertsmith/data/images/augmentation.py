@@ -48,6 +48,8 @@ class AugmentationConfig:
     erasing: float = 0.0  # the probability of random erasing
 
     def __post_init__(self) -> None:
+        if self.size is not None and min(self.size) < 1:
+            raise RecipeError("augmentation.size", f"is {list(self.size)}", "Give a height and a width of at least 1")
         for name, most in LIMITS.items():
             if not 0 <= getattr(self, name) <= most:
                 fact = f"{getattr(self, name)} is not between 0 and {most}"

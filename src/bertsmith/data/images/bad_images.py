@@ -6,7 +6,7 @@ from bertsmith.data.labelled.bad_rows import BadRows, Policy
 
 NAMED = 5  # bad images that are named for each reason
 NO_IMAGE, BROKEN = "files that are no image", "images that cannot be decoded"
-TOO_LARGE, EMPTY = "images that are too large", "empty files"
+TOO_LARGE, TOO_SMALL, EMPTY = "images that are too large", "images smaller than a patch", "empty files"
 NO_FILE, OUTSIDE = "images that do not exist", "paths that lead out of the folder"
 UNLABELLED, UNKNOWN = "images without a label", "images of an unknown class"
 

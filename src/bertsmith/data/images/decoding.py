@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import UInt8
 
-from bertsmith.data.images.bad_images import BROKEN, EMPTY, NO_FILE, NO_IMAGE, TOO_LARGE, ImageError
+from bertsmith.data.images.bad_images import BROKEN, EMPTY, NO_FILE, NO_IMAGE, TOO_LARGE, TOO_SMALL, ImageError
 from bertsmith.errors import RunError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
@@ -38,6 +38,7 @@ class DecodingConfig:
     size: tuple[int, int] | None = None  # height and width to which every image is stretched; None keeps each size
     resample: Literal["bilinear", "bicubic"] = "bicubic"  # how it is stretched
     max_pixels: int = MAX_PIXELS  # of an image, before and after it is scaled
+    min_side: int = 1  # in pixels, of an image that is read in its own size
 
 
 def read_file(path: Path, config: DecodingConfig) -> Pixels:
@@ -61,21 +62,13 @@ def read_file(path: Path, config: DecodingConfig) -> Pixels:
 def decode(data: bytes, config: DecodingConfig) -> Pixels:
     """The pixels in the bytes of an image file. Raises ImageError."""
     pillow = import_pillow()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # odd metadata; sizes are checked here
-        try:
-            image = pillow.Image.open(BytesIO(data), formats=FORMATS)
-        except pillow.Image.DecompressionBombError:
-            raise ImageError(TOO_LARGE, f"has more than {config.max_pixels:,} pixels") from None
-        except Exception:  # decoders raise anything on hostile bytes
-            raise ImageError(NO_IMAGE, f"is no image of a known format ({', '.join(FORMATS)})") from None
-        _check_pixels(image.size, config)
-        try:
-            return _pixels(image, config)
-        except ImageError:
-            raise
-        except Exception as error:  # as above
-            raise ImageError(BROKEN, f"cannot be decoded ({error or type(error).__name__})") from None
+    try:
+        image = pillow.Image.open(BytesIO(data), formats=FORMATS)
+    except pillow.Image.DecompressionBombError:
+        raise ImageError(TOO_LARGE, f"has more than {config.max_pixels:,} pixels") from None
+    except Exception:  # decoders raise anything on hostile bytes
+        raise ImageError(NO_IMAGE, f"is no image of a known format ({', '.join(FORMATS)})") from None
+    return from_pillow(image, config)
 
 
 def from_pillow(image: Any, config: DecodingConfig) -> Pixels:
@@ -97,6 +90,8 @@ def import_pillow() -> Any:
         import PIL.ImageOps
     except ImportError:
         raise RunError("images", "Pillow is missing", "Install it with: pip install 'bertsmith[images]'") from None
+    # Of odd metadata; sizes are checked here. Once and for all: filters belong to the process, and many threads decode.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     return PIL
 
 
@@ -128,5 +123,7 @@ def _pixels(image: Any, config: DecodingConfig) -> Pixels:
         height, width = config.size
         how = pillow.Image.Resampling.BICUBIC if config.resample == "bicubic" else pillow.Image.Resampling.BILINEAR
         image = image if image.size == (width, height) else image.resize((width, height), how)
+    if min(image.size) < config.min_side:
+        raise ImageError(TOO_SMALL, f"has {image.width} x {image.height} pixels, less than {config.min_side} a side")
     pixels = np.asarray(image).reshape(image.height, image.width, config.channels)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))

@@ -24,6 +24,7 @@ PATH_COLUMNS = [
     "img",
     "img_path",
 ]
+DEV_FOLDERS = ("val", "valid", "validation", "dev")  # besides `test`: folders around the classes
 
 
 class Listed(NamedTuple):
@@ -32,6 +33,21 @@ class Listed(NamedTuple):
     path: Path
     location: str
     name: str
+
+
+def part_folder(path: Path, part: str) -> Path | None:
+    """The folder of a part, such as `train`, around the classes; None where a class itself has that name.
+
+    Images may also lie in it without classes, as far as nothing else lies beside it.
+    """
+    inside = path / part
+    if not inside.is_dir():
+        return None
+    if any(one.is_dir() and not one.name.startswith(".") for one in inside.iterdir()):
+        return inside
+    parts = {"train", "test", *DEV_FOLDERS}
+    classes = [one for one in path.iterdir() if one.is_dir() and not one.name.startswith(".") and one.name not in parts]
+    return None if classes else inside
 
 
 def in_folders(folder: Path) -> Iterator[Listed]:
@@ -57,17 +73,26 @@ def anywhere(folder: Path) -> Iterator[Listed]:
 
 
 def in_table(
-    path: Path, bad: BadImages, *, columns: tuple[str | None, str | None] = (None, None), root: Path | None = None
+    path: Path,
+    bad: BadImages,
+    *,
+    columns: tuple[str | None, str | None] = (None, None),
+    root: Path | None = None,
+    labelled: bool = True,
 ) -> Iterator[Listed]:
-    """The images that the rows of a table name, in a folder: that of the table unless another is given."""
+    """The images that the rows of a table name, in a folder: that of the table unless another is given.
+
+    Without `labelled` they are one class, and no column of labels is looked for.
+    """
     folder = (root or path.parent).resolve()
-    table = open_table(find_source(path), {*PATH_COLUMNS, *CLASS_COLUMNS})
-    path_column, label_column = _columns(table, *columns)
-    for location, row in table.rows((path_column, label_column), bad):
-        name, label = row[path_column], row[label_column]
+    table = open_table(find_source(path), {*PATH_COLUMNS, *CLASS_COLUMNS, *filter(None, columns)})
+    path_column, label_column = _columns(table, *columns) if labelled else (_path_column(table, columns[0]), None)
+    wanted = (path_column,) if label_column is None else (path_column, label_column)
+    for location, row in table.rows(wanted, bad):
+        name, label = row[path_column], "" if label_column is None else row[label_column]
         if not isinstance(name, str) or is_missing(name):
             bad.drop(NO_FILE, location, "names no file")
-        elif is_missing(label) or not isinstance(label, str | int | float):
+        elif label_column is not None and (is_missing(label) or not isinstance(label, str | int | float)):
             bad.drop(UNLABELLED, location, "has no label")
         elif not (image := _inside(folder, name)):
             bad.drop(OUTSIDE, location, f"names a file outside of {folder}")
@@ -76,10 +101,14 @@ def in_table(
             yield Listed(image, f"{location} ({name.strip()})", str(int(label) if whole else label).strip())
 
 
-def holds_paths(path: Path) -> bool:
-    """Whether a column of a table holds the names of image files, by its first rows."""
-    table = open_table(find_source(path), set())
-    return any(_names_images(table, column) for column in table.columns)
+def holds_paths(path: Path, *, alone: bool = False) -> bool:
+    """Whether a column of a table holds the names of image files, by its first rows.
+
+    `alone`: and whether there is no more than one other column, so that the table is of images and not of texts, too.
+    """
+    table = open_table(find_source(path), {*PATH_COLUMNS, *CLASS_COLUMNS})
+    named = [column for column in table.columns if _names_images(table, column)]
+    return bool(named) and not (alone and len(table.columns) - len(named) > 1)
 
 
 def _inside(folder: Path, name: str) -> Path | None:
@@ -91,17 +120,24 @@ def _inside(folder: Path, name: str) -> Path | None:
     return path if path.is_relative_to(folder) else None
 
 
-def _columns(table: Table, path: str | None, label: str | None) -> tuple[str, str]:
-    """The columns of paths and of labels: those named, or by their usual names, or by what they hold."""
+def _path_column(table: Table, path: str | None) -> str:
+    """The column of paths: the one named, or by its usual name, or by what it holds."""
     paths = table.column(path) if path else next(iter(_guesses(table)), None)
     if paths is None:
-        raise TextError(table.name, "has no column of paths to images", "Name it")
+        raise TextError(table.name, "has no column of paths to images", "Name it: data.path=COLUMN")
+    return paths
+
+
+def _columns(table: Table, path: str | None, label: str | None) -> tuple[str, str]:
+    """The columns of paths and of labels: those named, or by their usual names, or by what they hold."""
+    paths = _path_column(table, path)
     if label:
         return paths, table.column(label)
     others = [column for column in table.columns if column != paths]
     found = [match for name in CLASS_COLUMNS for match in match_columns([[name]], others)]
     if not found and len(others) != 1:
-        raise TextError(table.name, f"has no column of labels that is known among {', '.join(others)}", "Name it")
+        known = f"that is known among {', '.join(others)}" if others else "beside that of paths"
+        raise TextError(table.name, f"has no column of labels {known}", "Name it: data.label=COLUMN")
     return paths, (found or others)[0]
 
 

@@ -12,7 +12,7 @@ from bertsmith.data.images.bad_images import UNKNOWN, BadImages, ImageError
 from bertsmith.data.images.binary import bare_name
 from bertsmith.data.images.decoding import DecodingConfig
 from bertsmith.data.images.labelled_images import Found, LabelledImages, collect
-from bertsmith.data.images.listed import Listed, anywhere, in_folders, in_table
+from bertsmith.data.images.listed import Listed, anywhere, in_folders, in_table, part_folder
 from bertsmith.data.images.workers import decode_all
 from bertsmith.data.labelled.bad_rows import Policy
 from bertsmith.data.labelled.tables import TABLE_SUFFIXES
@@ -83,12 +83,12 @@ def _listed(
     labelled: bool,
 ) -> Iterator[Listed]:
     if path.is_dir():
-        inside = path / part
-        if part != "train" and not inside.is_dir():  # the whole folder would be what was trained on
+        inside = part_folder(path, part)
+        if part != "train" and inside is None:  # the whole folder would be what was trained on
             raise TextError(path, f"has no folder '{part}'", "Put some images of each class into one")
-        return (in_folders if labelled else anywhere)(inside if inside.is_dir() else path)
+        return (in_folders if labelled else anywhere)(inside or path)
     if Path(bare_name(path)).suffix.lower() in TABLE_SUFFIXES:
-        return in_table(path, bad, columns=columns, root=root)
+        return in_table(path, bad, columns=columns, root=root, labelled=labelled)
     raise TextError(path, "is no table and no known file of images", KNOWN)
 
 

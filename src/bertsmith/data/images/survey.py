@@ -13,7 +13,7 @@ from bertsmith.data.images import cifar, idx, sheets
 from bertsmith.data.images.bad_images import BadImages
 from bertsmith.data.images.binary import bare_name
 from bertsmith.data.images.decoding import SUFFIXES, import_pillow
-from bertsmith.data.images.listed import Listed, anywhere, holds_paths, in_folders, in_table
+from bertsmith.data.images.listed import Listed, anywhere, holds_paths, in_folders, in_table, part_folder
 from bertsmith.data.images.reader import read
 from bertsmith.data.labelled.tables import TABLE_SUFFIXES
 from bertsmith.errors import BertsmithError
@@ -33,13 +33,15 @@ class Survey:
     one_size: bool
 
 
-def holds_images(path: Path) -> bool:
-    """Whether a path is a folder, a table or a file of images, as far as names and the first rows tell."""
+def holds_images(path: Path, *, alone: bool = False) -> bool:
+    """Whether a path is a folder, a table or a file of images, as far as names and the first rows tell.
+
+    `alone`: a table that has other columns besides paths and labels is not, since it may be of texts as well.
+    """
     if path.is_dir():
         if any(_arrays(path, part) for part in ("train", "test")):
             return True
-        inside = path / "train" if (path / "train").is_dir() else path
-        return next(_images_below(inside), None) is not None
+        return next(_images_below(part_folder(path, "train") or path), None) is not None
     if not path.is_file():
         return False
     if cifar.is_binary(path) or idx.is_idx(path):
@@ -47,14 +49,14 @@ def holds_images(path: Path) -> bool:
     if Path(bare_name(path)).suffix.lower() not in TABLE_SUFFIXES:
         return False
     try:
-        return holds_paths(path)
+        return holds_paths(path, alone=alone)
     except BertsmithError:  # no table at all, which is said by whoever reads it
         return False
 
 
 def has_part(path: Path, part: str) -> bool:
     """Whether a folder has this part, `train` or `test`, as a folder or as files of its own."""
-    return path.is_dir() and (bool(_arrays(path, part)) or (path / part).is_dir())
+    return path.is_dir() and (_arrays(path, part) or part_folder(path, part) is not None)
 
 
 def survey(
@@ -71,10 +73,9 @@ def survey(
         height, width = images.stacked().shape[2:]
         return Survey(len(images), height, width, grey=grey, one_size=True)
     if path.is_dir():
-        inside = path / "train" if (path / "train").is_dir() else path
-        listed = list((in_folders if labelled else anywhere)(inside))
+        listed = list((in_folders if labelled else anywhere)(part_folder(path, "train") or path))
     else:
-        listed = list(in_table(path, BadImages(), columns=columns, root=root))
+        listed = list(in_table(path, BadImages(), columns=columns, root=root, labelled=labelled))
     headers = [found for one in listed[:: max(1, len(listed) // SAMPLE)] if (found := _header(one))]
     if not headers:
         return None

@@ -83,6 +83,11 @@ def write(
     files.write_json(folder / CONFIG, {**keys, **named, **extra})
 
 
+def fingerprint(folder: Path) -> str:
+    """A hash of the weights of a folder, which tells a network from another one."""
+    return files.digest(file_inside(model_folder(folder), WEIGHTS)).sha256
+
+
 def _is_convnet(config_json: Mapping[str, Any]) -> bool:
     return config_json.get("model_type") == MODEL_TYPE and config_json.get("network") == NETWORK
 
@@ -90,7 +95,7 @@ def _is_convnet(config_json: Mapping[str, Any]) -> bool:
 def _read_convnet(folder: Path, config_json: dict[str, Any]) -> ImageFolder:
     manifest.verify(folder)
     path = folder / CONFIG
-    settings: dict[str, Any] = {one.name: config_json.get(one.name) for one in fields(ConvNetConfig)}
+    settings: dict[str, Any] = {one.name: config_json.get(one.name, one.default) for one in fields(ConvNetConfig)}
     if not all(isinstance(size, int) and size <= MAX_WIDTH for size in settings.values()):
         raise FolderError(path, f"has the sizes {short_repr(settings)}", f"Give whole numbers up to {MAX_WIDTH}")
     try:
@@ -98,9 +103,11 @@ def _read_convnet(folder: Path, config_json: dict[str, Any]) -> ImageFolder:
     except RecipeError as error:
         raise FolderError(*error.parts) from None
     labels = labels_of(config_json, path)
+    stored = {weight.name: weight for weight in header(file_inside(folder, WEIGHTS))}
+    if config.blocks > len(stored):  # before a network of so many is built
+        raise FolderError(path, f"has {config.blocks} blocks, and the folder {len(stored)} weights")
     with torch.device("meta"):
         expected = ConvNetClassifier(ConvNet(config), len(labels)).state_dict()
-    stored = {weight.name: weight for weight in header(file_inside(folder, WEIGHTS))}
     if different := expected.keys() ^ stored.keys():
         fact = "lacks the weight" if min(different) in expected else "has the unknown weight"
         raise FolderError(folder, f"{fact} {short_repr(min(different))}")

@@ -149,10 +149,11 @@ class Processes:
         """An error as other processes report it."""
         if error is None or isinstance(error, BertsmithError):
             return error
-        return RunError(self._name, f"failed ({type(error).__name__}: {error})", "The same command resumes the run")
+        return RunError(self.name, f"failed ({type(error).__name__}: {error})", "The same command resumes the run")
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """This process, as messages call it."""
         return f"process {self.rank} of {self.size} on {socket.gethostname()}"
 
     @contextmanager
@@ -164,7 +165,7 @@ class Processes:
             if isinstance(error, torch.cuda.OutOfMemoryError):
                 raise
             fact = "lost another process of the run, which ended or cannot be reached"
-            raise RunError(self._name, fact, "Its own message says why; the same command resumes the run") from error
+            raise RunError(self.name, fact, "Its own message says why; the same command resumes the run") from error
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from bertsmith.train.lock import Lock
 
 T = TypeVar("T")
 
+RENDEZVOUS = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets, besides WORLD_SIZE, for processes to connect
+BY_TORCHRUN = "Start several processes by torchrun; for one alone, unset WORLD_SIZE"
 SILENCE = timedelta(hours=1)  # how long a process waits for another, as during an evaluation
 
 
@@ -200,16 +202,23 @@ def joined(device: torch.device, folder: Path) -> Iterator[Processes]:
 @contextmanager
 def _connected(device: torch.device) -> Iterator[Processes]:
     """The processes that torchrun has started; a single one without it."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
+    if (size_given := os.environ.get("WORLD_SIZE", "1")) == "1":
         yield ALONE
         return
+    if missing := [name for name in RENDEZVOUS if name not in os.environ]:  # a script may set the size alone
+        fact = f"is set, but {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not"
+        raise RunError(f"WORLD_SIZE={size_given}", fact, BY_TORCHRUN)
     backend = "gloo"
     if device.type == "cuda":
         local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         torch.cuda.set_device(local % gpus)
         if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= gpus:  # NCCL wants a GPU for each process
             backend = "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=SILENCE)
+    try:
+        dist.init_process_group(backend, timeout=SILENCE)
+    except (ValueError, RuntimeError) as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise RunError(f"WORLD_SIZE={size_given}", f"the processes cannot connect ({line})", BY_TORCHRUN) from error
     try:
         rank, size = dist.get_rank(), dist.get_world_size()
         background = dist.new_group(backend="gloo", timeout=SILENCE)

@@ -19,7 +19,9 @@ from bertsmith.errors import BertsmithError, RunError
 
 BUFFER_BYTES = 1 << 23  # bytes that are fetched at a time
 COPIED_BYTES = 1 << 20  # bytes of a file that are copied at a time
-SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}(?=[^/])", re.IGNORECASE)  # a Path joins two slashes to one
+SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}(?=[^/])", re.IGNORECASE)
+JOINED = re.compile(r"([a-z][a-z0-9+.-]+):/(?=[^/])", re.IGNORECASE)  # by a Path, which makes one slash of several
+NO_HOST = ("file", "local")  # protocols whose addresses have three slashes: the host between them is empty
 PACKAGES = {  # that a protocol needs, by pip
     "s3": "'bertsmith[s3]'",
     "gs": "gcsfs",
@@ -40,14 +42,16 @@ def is_address(name: object) -> bool:
 class Address:
     """A file or folder at an address."""
 
-    def __init__(self, name: object, filesystem: Any = None, info: dict[str, Any] | None = None) -> None:
-        self._text = SPELLING.sub(r"\1://", str(name), count=1)
+    def __init__(
+        self, name: object, filesystem: Any = None, info: dict[str, Any] | None = None, path: str | None = None
+    ) -> None:
+        self._text = JOINED.sub(_with_slashes, str(name), count=1)
         self.protocol = self._text.partition("://")[0]
         self._web = self.protocol in ("http", "https")  # no folders, but pages that end with a slash
         if not self._web:
             self._text = self._text.rstrip("/")
         self._files = filesystem or _filesystem(self._text, self.protocol)
-        self._path: str = self._files._strip_protocol(self._text)
+        self._path: str = self._files._strip_protocol(self._text) if path is None else path
         self._known = info  # by the listing of its folder, which saves a request for each file
 
     def __str__(self) -> str:
@@ -159,7 +163,13 @@ class Address:
                 self._files.invalidate_cache()
 
     def _at(self, path: str, info: dict[str, Any]) -> "Address":
-        return Address(path if "://" in path else f"{self.protocol}://{path.lstrip('/')}", self._files, info)
+        """A file that is listed or found by this path of the file system, which has no host in it as addresses have."""
+        if "://" in path:
+            return Address(path, self._files, info)
+        own, path = self._path.rstrip("/"), path.rstrip("/")
+        after_host = self._text.endswith(own)
+        text = self._text.removesuffix(own) + path if after_host else self._files.unstrip_protocol(path)
+        return Address(text, self._files, info, path)
 
     def _info(self) -> dict[str, Any]:
         if self._known is None:
@@ -197,6 +207,10 @@ def _filesystem(text: str, protocol: str) -> Any:
         raise RunError(text, f"needs the package for {protocol}://", remedy) from None
     except ValueError:
         raise RunError(text, f"is of an unknown kind, {protocol}://", "Known: s3 gs hf https and others") from None
+
+
+def _with_slashes(joined: re.Match[str]) -> str:
+    return f"{joined[1]}:///" if joined[1].lower() in NO_HOST else f"{joined[1]}://"
 
 
 def _line(error: BaseException) -> str:

@@ -169,6 +169,14 @@ def test_a_bucket_that_is_not_there_is_one_line(s3: str) -> None:
         Corpus(["s3://nowhere/a.txt"])
 
 
+@needs_s3
+def test_a_bucket_that_is_not_there_is_not_created(tmp_path: Path, s3: str, texts: Path, tokenizer: Tokenizer) -> None:
+    with pytest.raises(RunError) as caught:
+        prepared(texts, tokenizer, "s3://buckett/shards")
+    assert str(caught.value) == "s3://buckett: there is no such bucket. Check its name, or create it."
+    assert fsspec.filesystem("s3", skip_instance_cache=True).ls("") == ["bucket"]
+
+
 @needs_s3  # whose packages read the web, too
 def test_text_is_read_from_the_web(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one sea\n\ntwo seas\n")

@@ -22,6 +22,7 @@ COPIED_BYTES = 1 << 20  # bytes of a file that are copied at a time
 SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}(?=[^/])", re.IGNORECASE)
 JOINED = re.compile(r"([a-z][a-z0-9+.-]+):/(?=[^/])", re.IGNORECASE)  # by a Path, which makes one slash of several
 NO_HOST = ("file", "local")  # protocols whose addresses have three slashes: the host between them is empty
+BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2"}  # stores without folders
 PACKAGES = {  # that a protocol needs, by pip
     "s3": "'bertsmith[s3]'",
     "gs": "gcsfs",
@@ -147,11 +148,19 @@ class Address:
     def upload(self, path: Path) -> None:
         """Make this the copy of a file of this machine."""
         with self._explained():
-            self._files.put_file(os.fspath(path), self._path)
+            try:
+                self._files.put_file(os.fspath(path), self._path)
+            except FileNotFoundError:
+                if self.protocol not in BUCKETS:
+                    raise
+                bucket = f"{self.protocol}://{urlsplit(self._text).netloc}"
+                raise RunError(bucket, "there is no such bucket", "Check its name, or create it") from None
             self._files.invalidate_cache()
 
     def make_folder(self) -> None:
-        """Make a folder, where files need one."""
+        """Make a folder, where files need one. A store of buckets has none, and would create a misspelt bucket."""
+        if self.protocol in BUCKETS:
+            return
         with self._explained():
             self._files.makedirs(self._path, exist_ok=True)
 

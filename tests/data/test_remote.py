@@ -1,9 +1,11 @@
 """Text and shards at an address: S3 as moto serves it on this machine, and fsspec's memory."""
 
+import fcntl
 import gzip
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -235,6 +237,28 @@ def test_a_half_fetched_copy_is_completed(tmp_path: Path, memory: Any, texts: Pa
     assert str(caught.value) == f"memory://shards/valid/index.json: {fact}. {remedy}."
     memory.pipe_file("/shards/valid/index.json", whole)
     Shards(cache.local_copy("memory://shards") / "valid").verify()
+
+
+def test_two_nodes_that_fill_a_shared_cache_at_once_make_one_copy(
+    tmp_path: Path, memory: Any, texts: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock of a shared home may hold on its own node alone: here the other node fills the cache in the meantime."""
+    prepared(texts, tokenizer, "memory://shards")
+    monkeypatch.setattr(fcntl, "flock", lambda file, how: None)
+    pieces, copies = Address.pieces, list[Path]()
+
+    def meanwhile(self: Address) -> Iterator[bytes]:
+        yield from pieces(self)
+        if self.name not in ("MANIFEST.json", "index.json") and not copies:
+            copies.append(Path())  # once
+            with monkeypatch.context() as patch:
+                patch.setattr(socket, "gethostname", lambda: "other")
+                copies.append(cache._copy.__wrapped__(str(Address("memory://shards"))))
+
+    monkeypatch.setattr(Address, "pieces", meanwhile)
+    copy = cache.local_copy("memory://shards")
+    assert copies[1:] == [copy]
+    assert contents(copy) == fetched("memory://shards", tmp_path / "there")
 
 
 def test_an_address_without_shards_is_one_line(memory: Any) -> None:

@@ -19,8 +19,7 @@ from bertsmith.errors import BertsmithError, RunError
 
 BUFFER_BYTES = 1 << 23  # bytes that are fetched at a time
 COPIED_BYTES = 1 << 20  # bytes of a file that are copied at a time
-SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}(?=[^/])", re.IGNORECASE)
-JOINED = re.compile(r"([a-z][a-z0-9+.-]+):/(?=[^/])", re.IGNORECASE)  # by a Path, which makes one slash of several
+SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(?=[^/])", re.IGNORECASE)  # a Path makes one slash of several
 NO_HOST = ("file", "local")  # protocols whose addresses have three slashes: the host between them is empty
 BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2"}  # stores without folders
 PACKAGES = {  # that a protocol needs, by pip
@@ -46,7 +45,7 @@ class Address:
     def __init__(
         self, name: object, filesystem: Any = None, info: dict[str, Any] | None = None, path: str | None = None
     ) -> None:
-        self._text = JOINED.sub(_with_slashes, str(name), count=1)
+        self._text = SPELLING.sub(_with_slashes, str(name), count=1)
         self.protocol = self._text.partition("://")[0]
         self._web = self.protocol in ("http", "https")  # no folders, but pages that end with a slash
         if not self._web:
@@ -218,8 +217,13 @@ def _filesystem(text: str, protocol: str) -> Any:
         raise RunError(text, f"is of an unknown kind, {protocol}://", "Known: s3 gs hf https and others") from None
 
 
-def _with_slashes(joined: re.Match[str]) -> str:
-    return f"{joined[1]}:///" if joined[1].lower() in NO_HOST else f"{joined[1]}://"
+def _with_slashes(found: re.Match[str]) -> str:
+    protocol, slashes = found[1].lower(), found[2]
+    if protocol in BUCKETS:  # the bucket is where others have a host
+        slashes = "//"
+    elif slashes == "/":
+        slashes = "///" if protocol in NO_HOST else "//"
+    return f"{found[1]}:{slashes}"
 
 
 def _line(error: BaseException) -> str:

@@ -1,10 +1,13 @@
 """Addresses: which names are one, what they list, and errors of any library in one line."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.utils import infer_storage_options
 
 from bertsmith.data.address import Address, is_address
 from bertsmith.errors import RunError, TextError
@@ -52,6 +55,62 @@ def test_a_folder_lists_its_files_with_their_sizes(memory: Any) -> None:
     file.delete()
     assert not Address("memory://texts/b.txt.gz").exists()
     file.delete()  # there is none any longer
+
+
+class Depot(MemoryFileSystem):
+    """Files on hosts, which addresses name and paths do not, as with sftp, ftp, smb and hdfs."""
+
+    protocol = "depot"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+
+    def __init__(self, host: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.host = host
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(infer_storage_options(path)["path"]).rstrip("/")
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
+        return {"host": infer_storage_options(path).get("host", "")}
+
+
+@pytest.fixture
+def depot(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A protocol of files on hosts, and two files."""
+    monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, "depot", Depot)
+    Depot().pipe_file("/data/a.txt", b"1")
+    Depot().pipe_file("/data/deep/b.txt", b"2")
+    yield
+    Depot.store.clear()
+
+
+@pytest.mark.parametrize("root", ["depot://host:22", "depot://me@host"])
+def test_files_on_a_host_are_listed_with_it(root: str, depot: None) -> None:
+    file, deep = sorted(Address(f"{root}/data").iterdir())
+    (deepest,) = deep.iterdir()
+    (data,) = Address(f"{root}/").iterdir()
+    (found,) = Address(f"{root}/*/*.txt").glob()
+    assert [str(one) for one in (file, deep, deepest)] == [
+        f"{root}/data/{name}" for name in ("a.txt", "deep", "deep/b.txt")
+    ]
+    assert (str(data), str(found)) == (f"{root}/data", str(file))
+    for one in (file, found, Address(str(file))):
+        assert (one.read_bytes(), one._files.host) == (b"1", "host")
+    assert (deep / "b.txt").read_bytes() == deepest.read_bytes() == b"2"
+
+
+def test_an_address_without_a_host_keeps_its_three_slashes(tmp_path: Path, depot: None) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.txt").write_bytes(b"1")
+    for name in (f"file://{tmp_path}", Path(f"file://{tmp_path}")):  # a Path makes one slash of three
+        (deep,) = Address(name).iterdir()
+        (file,) = deep.iterdir()
+        assert (str(file), file.read_bytes()) == (f"file://{tmp_path}/deep/a.txt", b"1")
+    nowhere = Address("depot:///data/a.txt")
+    assert (str(nowhere), nowhere._files.host, nowhere.read_bytes()) == ("depot:///data/a.txt", "", b"1")
 
 
 def test_a_page_is_a_file_unless_it_ends_with_a_slash() -> None:

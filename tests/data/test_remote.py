@@ -1,9 +1,11 @@
 """Text and shards at an address: S3 as moto serves it on this machine, and fsspec's memory."""
 
+import fcntl
 import gzip
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -131,7 +133,7 @@ def test_text_is_read_from_a_bucket_and_shards_are_written_there(
     assert without_inputs(fetched(f"{s3}/shards", tmp_path / "there")) == without_inputs(contents(tmp_path / "whole"))
     assert not list((tmp_path / "cache" / "preparing").glob("*/*"))  # nothing is left here
     assert prepared(f"{s3}/texts", tokenizer, f"{s3}/shards").reused
-    pattern = Corpus([f"{s3}/texts/more/*.gz"], layout="lines")
+    pattern = Corpus(["s3:///bucket/texts/more/*.gz"], layout="lines")  # a slash too many is forgiven
     assert sum(1 for _ in pattern.documents()) == 500
 
 
@@ -167,6 +169,14 @@ def test_a_killed_run_goes_on_from_the_journal_in_the_bucket(
 def test_a_bucket_that_is_not_there_is_one_line(s3: str) -> None:
     with pytest.raises(TextError, match=r"^s3://nowhere/a\.txt: does not exist\.$"):
         Corpus(["s3://nowhere/a.txt"])
+
+
+@needs_s3
+def test_a_bucket_that_is_not_there_is_not_created(tmp_path: Path, s3: str, texts: Path, tokenizer: Tokenizer) -> None:
+    with pytest.raises(RunError) as caught:
+        prepared(texts, tokenizer, "s3://buckett/shards")
+    assert str(caught.value) == "s3://buckett: there is no such bucket. Check its name, or create it."
+    assert fsspec.filesystem("s3", skip_instance_cache=True).ls("") == ["bucket"]
 
 
 @needs_s3  # whose packages read the web, too
@@ -227,6 +237,28 @@ def test_a_half_fetched_copy_is_completed(tmp_path: Path, memory: Any, texts: Pa
     assert str(caught.value) == f"memory://shards/valid/index.json: {fact}. {remedy}."
     memory.pipe_file("/shards/valid/index.json", whole)
     Shards(cache.local_copy("memory://shards") / "valid").verify()
+
+
+def test_two_nodes_that_fill_a_shared_cache_at_once_make_one_copy(
+    tmp_path: Path, memory: Any, texts: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock of a shared home may hold on its own node alone: here the other node fills the cache in the meantime."""
+    prepared(texts, tokenizer, "memory://shards")
+    monkeypatch.setattr(fcntl, "flock", lambda file, how: None)
+    pieces, copies = Address.pieces, list[Path]()
+
+    def meanwhile(self: Address) -> Iterator[bytes]:
+        yield from pieces(self)
+        if self.name not in ("MANIFEST.json", "index.json") and not copies:
+            copies.append(Path())  # once
+            with monkeypatch.context() as patch:
+                patch.setattr(socket, "gethostname", lambda: "other")
+                copies.append(cache._copy.__wrapped__(str(Address("memory://shards"))))
+
+    monkeypatch.setattr(Address, "pieces", meanwhile)
+    copy = cache.local_copy("memory://shards")
+    assert copies[1:] == [copy]
+    assert contents(copy) == fetched("memory://shards", tmp_path / "there")
 
 
 def test_an_address_without_shards_is_one_line(memory: Any) -> None:

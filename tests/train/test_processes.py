@@ -26,7 +26,7 @@ import bertsmith
 from bertsmith import config
 from bertsmith.cli import main
 from bertsmith.commands import pretrain, pretrain_images
-from bertsmith.errors import BertsmithError, FolderError, RecipeError
+from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError
 from bertsmith.files import read_json
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
@@ -35,7 +35,7 @@ from bertsmith.runs import finetuning, task_recipe
 from bertsmith.runs.micro_batches import divide
 from bertsmith.train import checkpoint, log
 from bertsmith.train.gradient_sum import GradientSum
-from bertsmith.train.processes import ALONE, Processes
+from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.trainer import Trainer
 
 SIZES = (1, 2, 4)
@@ -468,6 +468,38 @@ def test_torchrun_starts_the_processes_of_a_run(data: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("validation loss of masked words") == 1  # the main process alone speaks
     assert (tmp_path / "run" / "model" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({}, "RANK and MASTER_ADDR and MASTER_PORT are"),
+        ({"RANK": "0", "MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT is"),
+    ],
+    ids=["the size alone", "no port"],
+)
+def test_a_number_of_processes_that_torchrun_did_not_start_is_refused_in_one_line(
+    given: dict[str, str], missing: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"WORLD_SIZE": "4"} | given).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RunError) as caught:
+        pretrain.pretrain(recipe(data, tmp_path / "run", *SHORT))
+    remedy = "Start several processes by torchrun; for one alone, unset WORLD_SIZE"
+    assert str(caught.value) == f"WORLD_SIZE=4: is set, but {missing} not. {remedy}."
+
+
+def test_values_by_which_processes_cannot_connect_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"WORLD_SIZE": "4(x2)", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    line = r"^WORLD_SIZE=4\(x2\): the processes cannot connect \(invalid literal .*\)\. Start several processes by"
+    with pytest.raises(RunError, match=line), joined(torch.device("cpu"), tmp_path / "run"):
+        pass
 
 
 def test_a_verb_that_works_in_one_process_refuses_more(

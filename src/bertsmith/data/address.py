@@ -19,7 +19,9 @@ from bertsmith.errors import BertsmithError, RunError
 
 BUFFER_BYTES = 1 << 23  # bytes that are fetched at a time
 COPIED_BYTES = 1 << 20  # bytes of a file that are copied at a time
-SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}(?=[^/])", re.IGNORECASE)  # a Path joins two slashes to one
+SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(?=[^/])", re.IGNORECASE)  # a Path makes one slash of several
+NO_HOST = ("file", "local")  # protocols whose addresses have three slashes: the host between them is empty
+BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2"}  # stores without folders
 PACKAGES = {  # that a protocol needs, by pip
     "s3": "'bertsmith[s3]'",
     "gs": "gcsfs",
@@ -40,14 +42,16 @@ def is_address(name: object) -> bool:
 class Address:
     """A file or folder at an address."""
 
-    def __init__(self, name: object, filesystem: Any = None, info: dict[str, Any] | None = None) -> None:
-        self._text = SPELLING.sub(r"\1://", str(name), count=1)
+    def __init__(
+        self, name: object, filesystem: Any = None, info: dict[str, Any] | None = None, path: str | None = None
+    ) -> None:
+        self._text = SPELLING.sub(_with_slashes, str(name), count=1)
         self.protocol = self._text.partition("://")[0]
         self._web = self.protocol in ("http", "https")  # no folders, but pages that end with a slash
         if not self._web:
             self._text = self._text.rstrip("/")
         self._files = filesystem or _filesystem(self._text, self.protocol)
-        self._path: str = self._files._strip_protocol(self._text)
+        self._path: str = self._files._strip_protocol(self._text) if path is None else path
         self._known = info  # by the listing of its folder, which saves a request for each file
 
     def __str__(self) -> str:
@@ -143,11 +147,19 @@ class Address:
     def upload(self, path: Path) -> None:
         """Make this the copy of a file of this machine."""
         with self._explained():
-            self._files.put_file(os.fspath(path), self._path)
+            try:
+                self._files.put_file(os.fspath(path), self._path)
+            except FileNotFoundError:
+                if self.protocol not in BUCKETS:
+                    raise
+                bucket = f"{self.protocol}://{urlsplit(self._text).netloc}"
+                raise RunError(bucket, "there is no such bucket", "Check its name, or create it") from None
             self._files.invalidate_cache()
 
     def make_folder(self) -> None:
-        """Make a folder, where files need one."""
+        """Make a folder, where files need one. A store of buckets has none, and would create a misspelt bucket."""
+        if self.protocol in BUCKETS:
+            return
         with self._explained():
             self._files.makedirs(self._path, exist_ok=True)
 
@@ -159,7 +171,13 @@ class Address:
                 self._files.invalidate_cache()
 
     def _at(self, path: str, info: dict[str, Any]) -> "Address":
-        return Address(path if "://" in path else f"{self.protocol}://{path.lstrip('/')}", self._files, info)
+        """A file that is listed or found by this path of the file system, which has no host in it as addresses have."""
+        if "://" in path:
+            return Address(path, self._files, info)
+        own, path = self._path.rstrip("/"), path.rstrip("/")
+        after_host = self._text.endswith(own)
+        text = self._text.removesuffix(own) + path if after_host else self._files.unstrip_protocol(path)
+        return Address(text, self._files, info, path)
 
     def _info(self) -> dict[str, Any]:
         if self._known is None:
@@ -197,6 +215,15 @@ def _filesystem(text: str, protocol: str) -> Any:
         raise RunError(text, f"needs the package for {protocol}://", remedy) from None
     except ValueError:
         raise RunError(text, f"is of an unknown kind, {protocol}://", "Known: s3 gs hf https and others") from None
+
+
+def _with_slashes(found: re.Match[str]) -> str:
+    protocol, slashes = found[1].lower(), found[2]
+    if protocol in BUCKETS:  # the bucket is where others have a host
+        slashes = "//"
+    elif slashes == "/":
+        slashes = "///" if protocol in NO_HOST else "//"
+    return f"{found[1]}:{slashes}"
 
 
 def _line(error: BaseException) -> str:

@@ -109,10 +109,11 @@ def _from_scratch(recipe: FineTune, data: TaskData, processes: Processes) -> tup
     assert recipe.network is not None
     folder = recipe.out / "tokenizer"
     if not processes.main:
-        processes.wait()
+        processes.wait()  # the main process alone trains a tokenizer; the others load the one that it has written
+    begun = folder.is_dir() and (recipe.out / "recipe.toml").exists()  # without a recipe, an earlier start was refused
     if isinstance(recipe.tokenizer, Path):
         tokenizer = Tokenizer.load(recipe.tokenizer)
-    elif folder.is_dir() and (recipe.out / "recipe.toml").exists():  # without a recipe, an earlier start was refused
+    elif begun or not processes.main:
         tokenizer = Tokenizer.load(folder)
     else:
         examples = (one for one in data.train.examples if isinstance(one, Example))

@@ -66,7 +66,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2, processes: Proc
 
     Each process gives the tensors that it is to write; the state is the main one's. If one of them fails, all do.
     """
-    final = folder / f"step-{checkpoint.step:09d}"
+    final = path_of(folder, checkpoint.step)
     with _explained(final, _size(checkpoint)):
         [temporary, *_] = processes.together(lambda: _begin(final) if processes.main else None)
         if temporary is not None:
@@ -105,6 +105,11 @@ def load_all(folder: Path) -> Iterator[Checkpoint]:
     for _, path in reversed(_list_newest_first(folder)):
         with suppress(FolderError):
             yield _read(path)
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is."""
+    return folder / f"step-{step:09d}"
 
 
 def _begin(final: Path) -> Path | None:

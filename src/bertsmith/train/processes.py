@@ -22,6 +22,8 @@ from bertsmith.train.lock import Lock
 
 T = TypeVar("T")
 
+RENDEZVOUS = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets, besides WORLD_SIZE, for processes to connect
+BY_TORCHRUN = "Start several processes by torchrun; for one alone, unset WORLD_SIZE"
 SILENCE = timedelta(hours=1)  # how long a process waits for another, as during an evaluation
 
 
@@ -149,10 +151,11 @@ class Processes:
         """An error as other processes report it."""
         if error is None or isinstance(error, BertsmithError):
             return error
-        return RunError(self._name, f"failed ({type(error).__name__}: {error})", "The same command resumes the run")
+        return RunError(self.name, f"failed ({type(error).__name__}: {error})", "The same command resumes the run")
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """This process, as messages call it."""
         return f"process {self.rank} of {self.size} on {socket.gethostname()}"
 
     @contextmanager
@@ -164,7 +167,7 @@ class Processes:
             if isinstance(error, torch.cuda.OutOfMemoryError):
                 raise
             fact = "lost another process of the run, which ended or cannot be reached"
-            raise RunError(self._name, fact, "Its own message says why; the same command resumes the run") from error
+            raise RunError(self.name, fact, "Its own message says why; the same command resumes the run") from error
 
 
 @dataclass(frozen=True)
@@ -199,16 +202,23 @@ def joined(device: torch.device, folder: Path) -> Iterator[Processes]:
 @contextmanager
 def _connected(device: torch.device) -> Iterator[Processes]:
     """The processes that torchrun has started; a single one without it."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
+    if (size_given := os.environ.get("WORLD_SIZE", "1")) == "1":
         yield ALONE
         return
+    if missing := [name for name in RENDEZVOUS if name not in os.environ]:  # a script may set the size alone
+        fact = f"is set, but {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not"
+        raise RunError(f"WORLD_SIZE={size_given}", fact, BY_TORCHRUN)
     backend = "gloo"
     if device.type == "cuda":
         local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         torch.cuda.set_device(local % gpus)
         if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= gpus:  # NCCL wants a GPU for each process
             backend = "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=SILENCE)
+    try:
+        dist.init_process_group(backend, timeout=SILENCE)
+    except (ValueError, RuntimeError) as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise RunError(f"WORLD_SIZE={size_given}", f"the processes cannot connect ({line})", BY_TORCHRUN) from error
     try:
         rank, size = dist.get_rank(), dist.get_world_size()
         background = dist.new_group(backend="gloo", timeout=SILENCE)

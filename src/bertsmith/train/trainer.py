@@ -19,7 +19,7 @@ from torch import Tensor
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.errors import RunError, StopError
-from bertsmith.train import checkpoint
+from bertsmith.train import resume
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.checkpoint_writer import CheckpointWriter
 from bertsmith.train.clock import Clock, WallBudget, crossed_mark
@@ -200,8 +200,7 @@ class Trainer:
 
     def _resume(self) -> None:
         """Go on from the newest checkpoint, if there is one, with the log up to it."""
-        found = checkpoint.load_newest(self.folder / "checkpoints")
-        saved, broken = found or (None, [])
+        saved, broken = resume.load_newest(self.folder / "checkpoints", self.processes)
         for line in broken:
             self.display.say(line)
         if saved is not None:

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -61,11 +62,11 @@ def _fetch_split(address: Address, copy: Path, manifest: bytes) -> None:
     """The files of one split, and then its manifest, which says that they are complete."""
     with files.explain_os_errors(copy):
         copy.mkdir(exist_ok=True)
-    unfinished = copy / "manifest.unfinished"
-    files.write_atomic(unfinished, manifest)
+    unfinished = _own(copy / "MANIFEST.json")
+    files.write(unfinished, manifest)
     for name, digest in manifest_files(unfinished).items():
         _download(address / name, copy / name, digest)
-    unfinished.rename(copy / "MANIFEST.json")
+    _put(unfinished, copy / "MANIFEST.json")
 
 
 def _fetch_others(address: Address, copy: Path) -> None:
@@ -75,14 +76,15 @@ def _fetch_others(address: Address, copy: Path) -> None:
     others = {f"tokenizer/{source.name}": source for source in (address / "tokenizer").iterdir()}
     for name, source in (others | {"summary.json": address / "summary.json"}).items():
         if not (copy / name).exists():
-            files.write_atomic(copy / name, source.read_bytes())
+            files.write(own := _own(copy / name), source.read_bytes())
+            _put(own, copy / name)
 
 
 def _download(source: Address, path: Path, expected: files.Digest) -> None:
     """Copy a file, and compare it with the manifest; one that is there already is kept."""
     if path.exists() and path.stat().st_size == expected.size:
         return
-    partial = path.with_name(path.name + ".writing")
+    partial = _own(path)
     with files.Writer(partial) as writer:
         for piece in source.pieces():
             writer.write(piece)
@@ -91,7 +93,22 @@ def _download(source: Address, path: Path, expected: files.Digest) -> None:
         partial.unlink()
         fact = "is not what its manifest lists: it was damaged there, or on the way"
         raise RunError(source, fact, "Run the same command again, or prepare the text again")
-    partial.rename(path)
+    _put(partial, path)
+
+
+def _own(path: Path) -> Path:
+    """The name under which this machine writes a file; after a kill the next start writes over it.
+
+    Some shared disks lock a folder for each machine alone, so that two machines may fetch the same file.
+    """
+    return path.with_name(f"{path.name}.{socket.gethostname()}.writing")
+
+
+def _put(own: Path, path: Path) -> None:
+    """Give a complete file its name; one that another machine has put there meanwhile has the same content."""
+    with files.explain_os_errors(path):
+        own.replace(path)
+    files.sync_folder(path.parent)
 
 
 @contextmanager

@@ -19,7 +19,12 @@ PROGRESS_SECONDS = 30.0  # seconds between two plain lines of progress
 
 def escape_control(text: object) -> str:
     """A text with its control characters escaped, as in \\x1b[31m: it cannot colour, move or clear anything."""
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+    return escape_surrogates(CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text)))
+
+
+def escape_surrogates(text: str) -> str:
+    """A text that can be written as UTF-8: bytes of a file's name that are none become \\udce9 and so on."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def count_of(number: int, noun: str) -> str:

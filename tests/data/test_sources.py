@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bertsmith.data.corpus import sources
-from bertsmith.data.corpus.sources import STANDARD_INPUT, Skipped, Source, find_sources, skipped_summary
+from bertsmith.data.corpus.folders import Skipped, skipped_summary
+from bertsmith.data.corpus.sources import STANDARD_INPUT, Source, find_sources
 from bertsmith.data.labelled import sources as labelled
 from bertsmith.errors import TextError
 
@@ -207,3 +208,36 @@ def test_without_pyarrow_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest
     made(tmp_path, "a.txt.zst")
     with pytest.raises(TextError, match=r"a\.txt\.zst: needs pyarrow\. Install it with: pip install 'bertsmith\[parq"):
         unpacked(find_sources([str(tmp_path)])[0])
+
+
+def test_linked_folders_are_read_once(tmp_path: Path) -> None:
+    elsewhere, texts = tmp_path / "elsewhere", tmp_path / "texts"
+    for folder, name in ((elsewhere, "wiki.txt"), (texts, "a.txt")):
+        folder.mkdir()
+        made(folder, name)
+    for link in ("wiki", "wiki again"):
+        (texts / link).symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(texts)
+    assert found(texts) == ["a.txt", "wiki.txt"]
+
+
+@pytest.mark.parametrize(
+    "files", [("recipe.toml", "log.jsonl"), ("tokenizer.json", "vocab.txt"), ("config.json", "model.safetensors")]
+)
+def test_models_and_runs_in_a_folder_are_no_text(files: tuple[str, ...], tmp_path: Path) -> None:
+    made(tmp_path, "a.txt")
+    run = tmp_path / "model"
+    run.mkdir()
+    for name in (*files, "README.md"):
+        (run / name).write_text("{}\n")
+    skipped: Skipped = Counter()
+    assert [source.path.name for source in find_sources([str(tmp_path)], skipped=skipped)] == ["a.txt"]
+    assert skipped_summary(skipped) == "skipped: 1 folder (a model or a run)"
+
+
+def test_an_empty_table_in_a_folder_is_counted_and_ends_nothing(tmp_path: Path) -> None:
+    made(tmp_path, "a.txt")
+    (tmp_path / "export.csv").touch()
+    skipped: Skipped = Counter()
+    assert [source.path.name for source in find_sources([str(tmp_path)], skipped=skipped)] == ["a.txt"]
+    assert skipped_summary(skipped) == "skipped: 1 .csv (empty)"

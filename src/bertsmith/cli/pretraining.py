@@ -31,7 +31,10 @@ from bertsmith.cli.options import (
 def make(
     texts: Texts,
     out: Out,
-    budget: Annotated[str, typer.Option(help="Wall-clock time for everything: 90s, 10m, 2h.")] = "10m",
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Wall-clock time for everything: 90s, 10m, 2h; by default 10m, or that of the run resumed."),
+    ] = None,
     field: Field = "text",
     on_bad_line: OnBadLine = "replace",
     layout: Layout = "auto",
@@ -135,20 +138,24 @@ def tokenizer(
     texts: Texts,
     out: Out,
     kind: Annotated[
-        Literal["words", "wordpiece", "bpe", "unigram", "t5"],
+        Literal["words", "wordpiece", "bpe", "unigram", "t5"] | None,
         typer.Option(
-            help="wordpiece (BERT), bpe (byte-level: GPT-2, RoBERTa), unigram (ALBERT), t5 (Unigram with sentinels), "
-            "or whole words.",
+            help="wordpiece (BERT, the default), bpe (byte-level: GPT-2, RoBERTa), unigram (ALBERT), t5 (Unigram with "
+            "sentinels), or whole words.",
             rich_help_panel=TOKENIZER,
         ),
-    ] = "wordpiece",
-    vocabulary: Annotated[int, typer.Option(help="Vocabulary size.", rich_help_panel=TOKENIZER)] = 30_522,
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Vocabulary size; 30,522 by default.", rich_help_panel=TOKENIZER)
+    ] = None,
     lowercase: AutoLowercase = None,
     strip_accents: StripAccents = None,
     extend: Annotated[
         Path | None, typer.Option(help="Model folder whose vocabulary is extended, instead of training a new one.")
     ] = None,
-    new_tokens: Annotated[int, typer.Option(help="With --extend: number of tokens to add.")] = 1_000,
+    new_tokens: Annotated[
+        int | None, typer.Option(help="With --extend: number of tokens to add, 1,000 by default.")
+    ] = None,
     field: Field = "text",
     on_bad_line: OnBadLine = "replace",
     layout: Layout = "auto",
@@ -156,14 +163,10 @@ def tokenizer(
 ) -> None:
     """Train a tokenizer on text, or extend the vocabulary of a model, and report tokens per word."""
     from bertsmith.commands import prepare as command
-    from bertsmith.text.tokenizer import TokenizerConfig
 
     reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
-    if extend is not None:
-        command.extend(texts, out, extend, new_tokens, **reading)
-        return
-    settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase, strip_accents=strip_accents)
-    command.tokenizer(texts, out, settings, **reading)
+    settings = {"kind": kind, "vocabulary": vocabulary, "lowercase": lowercase, "strip_accents": strip_accents}
+    command.new_or_extended(texts, out, settings, model=extend, new_tokens=new_tokens, **reading)
 
 
 @app.command(rich_help_panel=PRETRAIN)

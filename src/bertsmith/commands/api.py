@@ -44,11 +44,11 @@ PathLike = str | Path
 Paths = PathLike | Iterable[PathLike]
 
 
-def make(texts: Paths, out: PathLike, *, budget: str = "10m", seed: int | None = None, **options: Any) -> Run:
+def make(texts: Paths, out: PathLike, *, budget: str | None = None, seed: int | None = None, **options: Any) -> Run:
     """Train a BERT on your own text within a time budget: tokenizer, recipe, pretraining, validation and report.
 
     `texts` is a file, a folder, a glob, or a list of these; `out` the folder of the run; `budget` a duration such as
-    "10m"; `options` are those of `bertsmith make`, such as `lowercase`.
+    "2h", by default "10m"; `options` are those of `bertsmith make`, such as `lowercase`.
 
     >>> run = bertsmith.make("texts/", "runs/made", budget="10m")
     >>> run.scores["loss"] > 0
@@ -56,7 +56,8 @@ def make(texts: Paths, out: PathLike, *, budget: str = "10m", seed: int | None =
     """
     given, folder = arguments.as_paths(texts, "texts"), arguments.as_path(out, "out")
     arguments.check_options(options, making.make, Corpus)
-    return Run(folder, making.make(given, folder, budget=arguments.as_text(budget, "budget"), seed=seed, **options))
+    time = None if budget is None else arguments.as_text(budget, "budget")
+    return Run(folder, making.make(given, folder, budget=time, seed=seed, **options))
 
 
 def clean(texts: Paths, out: PathLike, **options: Any) -> Path:

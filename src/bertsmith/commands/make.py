@@ -24,9 +24,11 @@ from bertsmith.train.clock import WallBudget, format_duration
 from bertsmith.train.lock import Lock
 
 CONSOLE = terminal.console()
+DEFAULT_BUDGET = "10m"
 CLEAN_SHARE = 0.25  # of the budget, at most, for cleaning
 TOKENIZER_SHARE = 0.1  # of the budget, at most, for reading the text that the tokenizer is trained on
 PREPARE_SHARE = 0.25  # of the budget, at most, for tokenising
+CHARACTERS_OF_A_WORD = 6  # with the space after it
 FINAL_RESERVE = 1.0, 0.01  # seconds, and a share of the budget, for writing the last files: not measured before
 MIN_TRAINING_SHARE = 0.05  # of the budget: a shorter training is refused
 DEMO_TEXTS = [
@@ -42,7 +44,7 @@ def make(
     texts: Sequence[str],
     out: Path,
     *,
-    budget: str = "10m",
+    budget: str | None = None,
     seed: int | None = None,
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
@@ -57,15 +59,16 @@ def make(
 ) -> dict[str, float]:
     """From text to a pretrained model folder: tokenizer, shards, a recipe that fits, and pretraining.
 
-    The budget is the wall-clock time of everything, counted from `began` (by time.monotonic()); `reserve` seconds of it
-    are left to the caller. Lowercasing and accents follow the language unless they are given. `like` is the member that
-    is made, smith by default. Without a seed, a new run takes 0 and an interrupted run its own; another seed or member
-    than the run's is refused. `start`: a model folder that is continued; `general_text`: text on which is measured what
-    it forgets.
+    The budget is the wall-clock time of everything, counted from `began` (by time.monotonic()): ten minutes, or that of
+    an interrupted run, unless one is given; `reserve` seconds of it are left to the caller. Lowercasing and accents
+    follow the language unless they are given. `like` is the member that is made, smith by default. Without a seed, a
+    new run takes 0 and an interrupted run its own; another seed or member than the run's is refused. `start`: a model
+    folder that is continued; `general_text`: text on which is measured what it forgets.
     """
     began, path = time.monotonic() if began is None else began, out / "recipe.toml"
     asked = like or candidates.SMITH
-    seconds, kind = autoconfig.budget_seconds(budget), candidates.tokenizer_kind(*candidates.network(asked, "base"))
+    before = _budget_before(out) if path.exists() and begun(out) else None
+    seconds, kind = _budget(out, budget, before), candidates.tokenizer_kind(*candidates.network(asked, "base"))
     cleaning.check_decontaminate(clean, decontaminate)
     if start is not None and like is not None:
         raise RecipeError("--like", "a model that is continued stays what it is", "Leave out --like, or --from")
@@ -85,7 +88,6 @@ def make(
             seconds, reserve = continued.max_budget(), reserve + continued.measure_seconds()
         if path.exists() and begun(out):
             _check_resumed(pretrain.read_recipe(path, []), seed, like)
-            before = _budget_before(out)
             CONSOLE.print(_resume_message(path, before, seconds))
             if before is not None and seconds > before.get("budget", seconds):  # the estimate was of a shorter run
                 summary.save_choices(out, replace(choices, more_time=""))
@@ -96,10 +98,26 @@ def make(
             settle(recipe, pretrain.MAY_CHANGE)
     fixed, share = FINAL_RESERVE
     wall = WallBudget(started=began, budget=seconds, reserve=fixed + share * seconds + reserve)
-    recipe = pretrain.read_recipe(path, [])
+    # The folder may have been moved or copied since its recipe was written.
+    recipe = pretrain.with_paths(pretrain.read_recipe(path, []), out / "data", out)
     if continued is None:
         return pretrain.pretrain(recipe, wall)
     return pretrain.pretrain(recipe, wall, continued.finish) | continued.figures
+
+
+def _budget(out: Path, asked: str | None, before: Mapping[str, Any] | None) -> float:
+    """The seconds of the whole run: those asked for, or those of the run that is resumed; never less than it has had.
+
+    With less the run would end at once, with a learning rate that has not decayed.
+    """
+    if asked is None:
+        return float(before["budget"]) if before else autoconfig.budget_seconds(DEFAULT_BUDGET)
+    seconds = autoconfig.budget_seconds(asked)
+    if before and not before["finished"] and seconds <= before["total_seconds"]:
+        had, whole = (format_duration(before[name]) for name in ("total_seconds", "budget"))
+        fact = f"its run has had {had} of --budget {whole}, and not {asked}"
+        raise RecipeError(out, fact, "Give it more, or leave the option out to resume it")
+    return seconds
 
 
 def _check_resumed(recipe: Recipe, seed: int | None, like: str | None) -> None:
@@ -153,16 +171,18 @@ def _prepare(
 
 def _train_tokenizer(corpus: Corpus, requested: TokenizerConfig, out: Path, budget: float) -> tuple[Tokenizer, Choices]:
     """A tokenizer, the reasons for its settings, and the number of characters that there is time to tokenise."""
-    size, why = autoconfig.vocabulary_size(
-        corpus.estimated_words, language.detect_writing(corpus.sample(language.LANGUAGE_CHARACTERS)).units
-    )
+    units = language.detect_writing(corpus.sample(language.LANGUAGE_CHARACTERS)).units
+    size, why = autoconfig.vocabulary_size(corpus.estimated_words, units)
     settings = replace(requested, vocabulary=size)
     trained = prepare.train_tokenizer(corpus, settings, out / "tokenizer", TOKENIZER_SHARE * budget)
     made = trained.tokenizer.vocabulary
     explained = prepare.smaller_vocabulary(made, size) if made < size else f"{made:,} tokens: {why}"
     reasons = [f"vocabulary of {explained}", *([trained.reason] if trained.reason else [])]
     affordable = int(PREPARE_SHARE * budget / trained.seconds_per_character)
-    characters = trained.characters / max(corpus.progress, 1e-9)  # of the whole text, by estimate
+    if corpus.progress:  # of the whole text, by estimate
+        characters = trained.characters / corpus.progress
+    else:  # it is in the middle of the first of some files, such as a table, that tell no position
+        characters = corpus.estimated_words * (CHARACTERS_OF_A_WORD if units == "words" else 1)
     if affordable < characters:
         reasons.append(
             f"the first {affordable / characters:.0%} of the text: "

@@ -1,7 +1,7 @@
 """`tokenizer`: train a tokenizer or extend a vocabulary; `prepare`: tokenise text into shards."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -27,6 +27,7 @@ CONSOLE = terminal.console()
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.json.writing")
 CLEAN_BEFORE = "Clean it first, with `bertsmith clean`, and prepare what that wrote"
 QUICK_SAMPLE = 300_000  # characters that fertility is measured on within a time budget
+NEW_TOKENS = 1_000  # that `--extend` adds by default
 
 
 def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **reading: Any) -> None:
@@ -41,6 +42,28 @@ def check_tokenizer_folder(out: Path) -> None:
     others = [path for path in sorted(out.iterdir()) if path.name not in TOKENIZER_FILES] if out.is_dir() else []
     if others:
         files.check_not_foreign(out, markers=(), outputs=[path.name for path in others])
+
+
+def new_or_extended(
+    texts: Sequence[str],
+    out: Path,
+    settings: Mapping[str, Any],
+    *,
+    model: Path | None,
+    new_tokens: int | None,
+    **reading: Any,
+) -> None:
+    """A tokenizer with these settings, or a model's with new tokens. Options that would be ignored are refused."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if model is None:
+        if new_tokens is not None:
+            raise RecipeError("--new-tokens", "is how many tokens --extend adds", "Name the model: --extend MODEL")
+        tokenizer(texts, out, TokenizerConfig(**given), **reading)
+        return
+    for name in given:
+        fact = "is for a new tokenizer, and --extend adds to a model's own"
+        raise RecipeError(f"--{name.replace('_', '-')}", fact, "Leave out one of them")
+    extend(texts, out, model, NEW_TOKENS if new_tokens is None else new_tokens, **reading)
 
 
 def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: Any) -> None:
@@ -130,6 +153,9 @@ def _fit_to_language(corpus: Corpus, settings: TokenizerConfig) -> tuple[Tokeniz
 
     Given settings are kept; byte-level BPE and T5's tokenizer always keep case and accents.
     """
+    if settings.kind == "bpe" and (settings.lowercase or settings.strip_accents):
+        option = "--lowercase" if settings.lowercase else "--strip-accents"
+        raise RecipeError(option, "byte-level BPE keeps case and accents", "Leave it out, or choose another tokenizer")
     lines: Iterable[str] = corpus.lines()
     if settings.kind in ("bpe", "t5") or None not in (settings.lowercase, settings.strip_accents):
         return settings, "", lines

@@ -38,9 +38,8 @@ class TrainConfig:
         given = [value for value in (self.steps, self.epochs, self.budget) if value is not None]
         if len(given) != 1:
             raise ValueError("give exactly one of steps, epochs and budget, as in train.steps=1000")
-        if self.budget is not None:
-            parse_duration(self.budget)
-        elif not given[0] > 0:  # type: ignore[operator]
+        length = given[0] if self.budget is None else parse_duration(self.budget)
+        if not length > 0:  # type: ignore[operator]
             raise ValueError(f"the length of a run is {given[0]}. Give more than 0")
         if self.gradient_accumulation < 1 or self.keep_checkpoints < 1:
             raise ValueError("gradient_accumulation and keep_checkpoints are at least 1")

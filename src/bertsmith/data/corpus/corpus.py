@@ -18,11 +18,12 @@ from typing import Literal, TypeVar, get_args
 
 from bertsmith.data.corpus import documents, markup
 from bertsmith.data.corpus.encoding import UTF8
+from bertsmith.data.corpus.folders import Skipped, skipped_summary
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
 from bertsmith.data.corpus.passages import NEW_DOCUMENT_CHARACTERS, NO_LIMIT, Document, Found, Passage, passages
 from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json, from_parquet, from_table
-from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Skipped, Source, find_sources, skipped_summary
+from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Source, find_sources
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.text.language import count_words
 from bertsmith.text.sentences import RULES_NOTE, Layout, guess_layout, has_sentencex, is_wrapped

@@ -17,6 +17,7 @@ from typing import Any
 
 from bertsmith.data.address import Address, is_address
 from bertsmith.data.corpus.encoding import looks_like_text, to_utf8
+from bertsmith.data.corpus.folders import Folders, Skipped, skipped_summary
 from bertsmith.errors import TextError, suggest
 
 MARKUP = (".md", ".markdown", ".rst", ".html", ".htm", ".xhtml")
@@ -40,10 +41,7 @@ MAGIC_BYTES: dict[bytes, Callable[[Any], Any]] = {  # the first bytes of a compr
 ARCHIVE_BYTES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")  # the first bytes of an archive; tar has a mark at byte 257
 ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".rar", ".bz2")
 UNPACK = "Unpack it, and give the files in it"
-MAX_ENDINGS = 6  # endings that the summary of skipped files names
 DOCUMENTS_REMEDY = "needs: pip install 'bertsmith[documents]'"
-
-Skipped = Counter[tuple[str, str]]  # number of files of a folder that are not read, by ending and reason
 
 
 @dataclass(frozen=True)
@@ -155,14 +153,6 @@ def find_sources(names: Sequence[str], *, plain: bool = False, skipped: Skipped 
     return list(once.values())
 
 
-def skipped_summary(skipped: Skipped) -> str:
-    """The skipped files in one line: `skipped: 12 .py (not a text format: add --as text), 3 .png (not text)`."""
-    ordered = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
-    facts = [f"{count:,} {ending or 'without an ending'} ({reason})" for (ending, reason), count in ordered]
-    rest = sum(count for _, count in ordered[MAX_ENDINGS:])
-    return "skipped: " + ", ".join([*facts[:MAX_ENDINGS], *([f"{rest:,} others"] if rest else [])]) if facts else ""
-
-
 def import_pyarrow(location: str) -> Any:
     """The library that reads Parquet and Zstandard, needed only for such files."""
     try:
@@ -209,6 +199,7 @@ class _Finder:
 
     def __init__(self, plain: bool, skipped: Skipped) -> None:
         self.plain, self.skipped = plain, skipped
+        self.folders = Folders(skipped)
 
     def expand(self, name: str) -> list[Source]:
         """The files that one name stands for."""
@@ -232,9 +223,10 @@ class _Finder:
     def walk(self, path: Path | Address, *, named: bool = False) -> list[Source]:
         """A file, or all files in a folder and its folders, in the order of their names, except hidden ones."""
         if path.is_dir():
+            self.folders.enter(path)
             children: list[Any] = [child for child in path.iterdir() if not child.name.startswith(".")]
             shown = sorted(children)
-            inside = [child for child in shown if not (child.is_symlink() and child.is_dir())]  # no circles
+            inside = [child for child in shown if not self.folders.leave_out(child)]
             if any(child.name == "clean.json" for child in inside):  # a folder of `clean`, with a page about its text
                 inside = [child for child in inside if child.name != "clean.html"]
             return [source for child in inside for source in self.walk(child)]

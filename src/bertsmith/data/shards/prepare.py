@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bertsmith import files
+from bertsmith import files, terminal
 from bertsmith.data.address import Address
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards import cluster
@@ -238,9 +238,9 @@ def corpus_inputs(corpus: Corpus) -> dict[str, Any]:
             text.append([str(path), path.stat().st_size, path.version()])
         elif path.is_file():
             found = path.stat()
-            text.append([path.name, found.st_size, found.st_mtime_ns])
+            text.append([terminal.escape_surrogates(path.name), found.st_size, found.st_mtime_ns])
         else:  # a pipe is never known to hold the same text
-            text.append([path.name, 0, time.time_ns()])
+            text.append([terminal.escape_surrogates(path.name), 0, time.time_ns()])
     settings = {key: getattr(corpus, key) for key in ("field", "on_bad_line", "layout", "max_line_length")}
     if corpus.plain:
         settings["plain"] = True

@@ -31,7 +31,7 @@ def test_no_page_of_the_reference_is_written_by_hand(pages: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("commands.md", "| `--budget` | text | `10m` |"),
+        ("commands.md", "| `--validation-share` | number | `0.01` |"),
         ("commands.md", "| `--on-bad-line` | `skip`, `replace`, `fail` | `replace` |"),
         ("recipe.md", '| `optimizer.hidden_optimizer` | `"adamw"`, `"muon"` | `"adamw"` |'),
         ("recipe.md", "#### `objective.kind=replaced_tokens`"),

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ from tiny import losses, write_text
 
 from bertsmith import terminal
 from bertsmith.commands import make, prepare
+from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
 from bertsmith.runs import autoconfig
+from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train.clock import WallBudget
 from bertsmith.train.train_config import TrainConfig
 
@@ -93,3 +97,20 @@ def test_options_that_would_be_ignored_are_refused(
 def test_a_run_of_no_time_is_refused() -> None:
     with pytest.raises(ValueError, match=r"the length of a run is 0s. Give more than 0"):
         TrainConfig(budget="0s")
+
+
+def test_text_that_is_slow_to_read_counts_its_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pages of PDF do, which take longer to read than to tokenise."""
+    corpus = Corpus([str(write_text(tmp_path / "text.txt", documents=20))])
+    lines = list(corpus.lines())
+
+    def slowly(_: Corpus) -> Iterator[str]:
+        for line in lines:
+            time.sleep(0.002)
+            yield line
+
+    monkeypatch.setattr(Corpus, "lines", slowly)
+    settings = TokenizerConfig(vocabulary=200, lowercase=True, strip_accents=True)
+    found = prepare.train_tokenizer(corpus, settings, tmp_path / "tokenizer", 60.0)
+    assert found.characters == sum(map(len, lines))
+    assert found.seconds_per_character > 2 * 0.002 * len(lines) / found.characters

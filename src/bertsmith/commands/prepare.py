@@ -27,6 +27,7 @@ CONSOLE = terminal.console()
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.json.writing")
 CLEAN_BEFORE = "Clean it first, with `bertsmith clean`, and prepare what that wrote"
 QUICK_SAMPLE = 300_000  # characters that fertility is measured on within a time budget
+READINGS = 2  # of the text by `prepare`: validation is chosen, and then all is tokenised
 NEW_TOKENS = 1_000  # that `--extend` adds by default
 
 
@@ -114,12 +115,12 @@ def prepare(
 
 @dataclass(frozen=True)
 class TrainedTokenizer:
-    """A tokenizer that was just trained, with the pace of tokenising."""
+    """A tokenizer that was just trained, with the pace of preparing text by it."""
 
     tokenizer: Tokenizer
     reason: str  # for its settings of case and accents
     characters: int  # that it was trained on
-    seconds_per_character: float  # of tokenising
+    seconds_per_character: float  # of reading and tokenising
 
 
 def train_tokenizer(
@@ -130,17 +131,36 @@ def train_tokenizer(
         fitted, reason, lines = _fit_to_language(corpus, settings)
         if reason:
             CONSOLE.print(reason)
-        sample = Sample(lines if seconds is None else read_for(seconds, lines))
+        read = TimedLines(lines)
+        sample = Sample(read if seconds is None else read_for(seconds, read))
         trained = tokenizers.train(sample, fitted)
         trained.save(out)
         began = time.monotonic()
         fertility = measure_fertility(trained, sample.kept, None if seconds is None else QUICK_SAMPLE)
         pace = (time.monotonic() - began) / max(min(sum(map(len, sample.kept)), QUICK_SAMPLE), 1)
+        pace += READINGS * read.seconds / max(sample.characters, 1)  # documents take longer to read than to tokenise
     print_notes(corpus)
     CONSOLE.print(str(fertility))
     if trained.vocabulary < settings.vocabulary and seconds is None:
         CONSOLE.print(smaller_vocabulary(trained.vocabulary, settings.vocabulary))
     return TrainedTokenizer(trained, reason, sample.characters, pace)
+
+
+class TimedLines:
+    """Lines, and the seconds that it took to read them."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines, self.seconds = iter(lines), 0.0
+
+    def __iter__(self) -> "TimedLines":
+        return self
+
+    def __next__(self) -> str:
+        began = time.perf_counter()
+        try:
+            return next(self._lines)
+        finally:
+            self.seconds += time.perf_counter() - began
 
 
 def smaller_vocabulary(size: int, wanted: int) -> str:

@@ -205,6 +205,14 @@ def test_a_file_that_changes_the_numbers_of_its_endings_is_refused(
         of(tmp_path / "a.csv", "\n".join(["sentence,option1,option2,answer", *rows]), "choose")
 
 
+@pytest.mark.parametrize("kind", ["classify", "number", "labels"])
+def test_a_third_column_of_text_is_refused(kind: Kind, tmp_path: Path) -> None:
+    data = "title,body,note,label\na b,c d,e f,1\ng h,i j,k l,2\n"
+    assert len(of(tmp_path / "a.csv", data, kind, texts=("title", "body"), label="label").examples) == 2
+    with pytest.raises(TextError, match=r"a\.csv: 3 columns of text\. Name one, or two for pairs\.$"):
+        of(tmp_path / "a.csv", data, kind, texts=("title", "body", "note"), label="label")
+
+
 def test_texts_to_be_drawn_together_are_one_two_or_three_with_a_score_or_without(tmp_path: Path) -> None:
     row = {"anchor": "a", "positive": "b", "negative": "c"}
     assert pairs(of(tmp_path / "a.jsonl", [row], "pairs")) == [(("a", "b", "c"), None)]

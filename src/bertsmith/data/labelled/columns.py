@@ -89,8 +89,9 @@ def plan_columns(table: Table, kind: Kind, columns: Columns) -> ColumnPlan:
         texts = tuple(wordy if 1 <= len(wordy) <= max_texts else free if len(free) == 1 else ())
     if not texts or (label is None and not flags and kind != "pairs"):
         raise _guess_error(table, "the texts and the label" if not texts else "the label")
-    if kind == "pairs" and len(texts) > max_texts:
-        raise TextError(table.name, f"{len(texts)} columns of text", "Contrastive learning takes one, two or three")
+    if len(texts) > max_texts:
+        remedy = "Contrastive learning takes one, two or three" if kind == "pairs" else "Name one, or two for pairs"
+        raise TextError(table.name, f"{len(texts)} columns of text", remedy)
     separator = _separator(table, label, columns) if kind == "labels" else None
     return ColumnPlan(texts, label, separator=separator, flags=flags)
 

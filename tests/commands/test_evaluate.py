@@ -121,6 +121,25 @@ def test_blocks_do_not_change_the_result(
     assert parts["details"]["confusion"] == whole["details"]["confusion"]
 
 
+@pytest.mark.parametrize("columns", [{"texts": ["1"], "label": "2"}, {"texts": ["1"]}, {"label": "2"}, {}])
+def test_a_tagger_is_evaluated_by_the_columns_that_it_was_trained_on(columns: dict[str, Any], tmp_path: Path) -> None:
+    folder, task = tmp_path / "tag", CASES["tag"].task()
+    source = {"kind": "tag", "texts": [], "label": None, "context_columns": 1} | columns
+    learnt = FinetunedTask(task="tag", labels=task.labels)
+    folders.write(folder, shape(), task.state_dict(), {"bertsmith": {"trained_on": source}}, learnt)
+    tokenizer().save(folder)
+    conll = tmp_path / "test.conll"
+    conll.write_text("\n\n".join("1 the O B-X\n2 cat B-X O\n3 sees O O" for _ in range(5)) + "\n")
+    result = evaluate.evaluate_file(folder, conll)
+    words, tags = (columns.get("texts") or ["0"])[0], columns.get("label", "3")
+    assert result["protocol"]["data"][0] == f"5 examples: words from column {words}, tags from column {tags}"
+    short = tmp_path / "short.conll"  # without those columns, which are guessed
+    short.write_text("\n\n".join("the O\ncat B-X" for _ in range(5)) + "\n")
+    if columns.get("label"):
+        data = evaluate.evaluate_file(folder, short)["protocol"]["data"]
+        assert data[0] == "5 examples: words from column 0, tags from column 1"
+
+
 def test_every_task_is_evaluated_with_a_foreign_folder(tmp_path: Path) -> None:
     conll = tmp_path / "test.conll"
     conll.write_text("\n\n".join("the O\ncat B-X\nsees O" for _ in range(5)) + "\n")

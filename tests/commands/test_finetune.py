@@ -684,11 +684,14 @@ def test_question_answering(base: Path, tmp_path: Path) -> None:
         "task.max_question_length=8",
         "train.steps=20",
         "task.null_threshold=1.5",
+        "task.max_answer_length=3",
+        "task.n_best=7",
     ]
     result = finetuning.finetune(recipe(base, tmp_path, tmp_path / "out", *LEARN, *settings))
     assert result["headline"] == "f1"
     model = bertsmith.load(tmp_path / "out" / "model")
-    assert model.objective.config.null_threshold == 1.5  # type: ignore[union-attr]
+    config: Any = model.objective.config
+    assert (config.null_threshold, config.max_answer_length, config.n_best, config.overlap) == (1.5, 3, 7, 4)
     assert model.answer("who sees ?", passage)["best_span"] == "cat"
     found = predicted(tmp_path / "out", tmp_path / "dev-v1.1.json")
     assert [(one["id"], one["best_span"]) for one in found] == [(str(number), "cat") for number in range(8)]
@@ -727,7 +730,11 @@ def test_multi_label_classification_and_regression(base: Path, tmp_path: Path) -
         "\n".join(json.dumps({"text": text, "labels": labels}) for text, labels in
                   [("the cat", ["pet", "soft"]), ("old dog", ["pet"]), ("river", [])] * 8)
     )  # fmt: skip
-    result = finetuning.finetune(recipe(base, tmp_path, tmp_path / "labels", *BRIEF, "task.problem=multi_label"))
+    result = finetuning.finetune(
+        recipe(base, tmp_path, tmp_path / "labels", *BRIEF, "task.problem=multi_label", "task.threshold=0.9")
+    )
+    kept: Any = bertsmith.load(tmp_path / "labels").objective.config
+    assert kept.threshold == 0.9
     assert result["headline"] == "micro_f1"
     (said,) = bertsmith.load(tmp_path / "labels" / "model").classify(["the cat"])
     assert list(said["probabilities"]) == ["pet", "soft"]

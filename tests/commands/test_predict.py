@@ -23,7 +23,9 @@ from bertsmith.data.output import Output
 from bertsmith.errors import FolderError, RunError, TextError
 from bertsmith.inference import embedder
 from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import sentence_transformers
 from bertsmith.models.hf.finetuned import FinetunedTask
+from bertsmith.models.hf.sentence_transformers import SentenceConfig
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
 
@@ -125,6 +127,16 @@ def test_the_nearest_text_of_a_text_is_itself(masked: Path, tmp_path: Path, caps
     found = said(capsys)
     assert [one["neighbours"][0]["text"] for one in found] == texts[:2]
     assert all(one["neighbours"][0]["cosine"] == pytest.approx(1, abs=1e-2) for one in found)
+
+
+def test_search_gives_cosines_of_a_folder_that_does_not_normalise(
+    masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence_transformers.write(masked, SentenceConfig(normalise=False), shape().width)
+    (tmp_path / "lines.txt").write_text("the cat\nthe old dog sees\n")
+    embed.search(masked, ["the cat"], [str(tmp_path / "lines.txt")], top_k=2, as_json=True)
+    (found,) = said(capsys)
+    assert found["neighbours"][0] == {"text": "the cat", "cosine": pytest.approx(1, abs=1e-2)}
 
 
 def test_scores_are_printed_line_by_line(masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import lzma
+import re
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,38 @@ def test_endings_may_be_a_list_and_the_right_one_a_letter(tmp_path: Path) -> Non
     assert labelled.dropped == {"rows with a wrong label": 5, "rows without text": 1}
     row = {"question": "Why?", "choices": {"label": ["A", "B"], "text": ["so", "no"]}, "answerKey": "B"}
     assert pairs(of(tmp_path / "a.jsonl", [row], "choose")) == [(("Why?", "so", "no"), "1")]
+
+
+def test_endings_may_be_numbered_from_one_as_in_winogrande(tmp_path: Path) -> None:
+    rows = [{"sentence": "A _ runs.", "option1": "man", "option2": "cup", "answer": answer} for answer in "1221"]
+    texts = ("A _ runs.", "man", "cup")
+    found = of(tmp_path / "a.jsonl", rows, "choose")
+    assert pairs(found) == [(texts, number) for number in "0110"]
+    assert found.dropped == {}
+    assert found.description.endswith("label from 'answer' numbered from 1")
+    found = of(tmp_path / "a.jsonl", [*rows, rows[0] | {"answer": "9"}], "choose")
+    assert found.dropped == {"rows with a wrong label": 1}
+    found = of(tmp_path / "a.jsonl", [rows[0] | {"answer": letter} for letter in ("A", "b", "ab")], "choose")
+    assert [example.label for example in found.examples] == ["0", "1"]
+
+
+@pytest.mark.parametrize(("first", "later", "start"), [("1", "2", 0), ("2", "0", 1)])
+def test_a_file_that_changes_the_numbers_of_its_endings_is_refused(
+    first: str, later: str, start: int, tmp_path: Path
+) -> None:
+    rows = [f"A _ runs.,man,cup,{first}"] * 200 + [f"A _ runs.,man,cup,{later}"]
+    remedy = "Number the endings of all rows from 0, or all from 1."
+    fact = f":202: has the label '{later}', and the first rows number their endings from {start}. {remedy}"
+    with pytest.raises(TextError, match=re.escape(fact)):
+        of(tmp_path / "a.csv", "\n".join(["sentence,option1,option2,answer", *rows]), "choose")
+
+
+@pytest.mark.parametrize("kind", ["classify", "number", "labels"])
+def test_a_third_column_of_text_is_refused(kind: Kind, tmp_path: Path) -> None:
+    data = "title,body,note,label\na b,c d,e f,1\ng h,i j,k l,2\n"
+    assert len(of(tmp_path / "a.csv", data, kind, texts=("title", "body"), label="label").examples) == 2
+    with pytest.raises(TextError, match=r"a\.csv: 3 columns of text\. Name one, or two for pairs\.$"):
+        of(tmp_path / "a.csv", data, kind, texts=("title", "body", "note"), label="label")
 
 
 def test_texts_to_be_drawn_together_are_one_two_or_three_with_a_score_or_without(tmp_path: Path) -> None:

@@ -76,6 +76,20 @@ def test_columns_with_other_names_are_guessed_and_reported(tmp_path: Path) -> No
     assert str(caught.value) == f"{lost}: {fact}. Name them 'Verbatim', as in training."
 
 
+def test_blank_lines_are_counted_once_for_each_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "the cat\n\nthe dog\n\n\nthe river\n"
+    path, one = written(tmp_path / "a.txt", text), written(tmp_path / "b.txt", "the cat\n\n")
+    inputs = [str(path), "-", str(one)]
+    expected = [f"{path}: 3 blank lines have no row", "standard input: 3 blank lines have no row"]
+    expected.append(f"{one}: 1 blank line has no row")
+    read: tuple[Any, ...] = (unlabelled.texts, lambda *given: examples(given[0], TrainedOn(kind="classify"), given[1]))
+    for reading in read:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        said: list[str] = []
+        assert len(list(reading(inputs, said.append))) == 7
+        assert said == expected
+
+
 def test_a_table_without_labels_or_with_gaps_in_them_is_read_whole(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tsv", "sentence\tlabel\na b\t1\nc d\t\n\ne\t0\n")
     assert texts(path, "sentence") == [("a b",), ("c d",), ("e",)]

@@ -1,5 +1,6 @@
 """A folder in a person's hands: it does what it was taught, and says in one line what it was not."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tasks.small import CASES, prose, shape, stirred, tokenizer
 
 import bertsmith
 from bertsmith.data.labelled.examples import Example
-from bertsmith.errors import FolderError, RecipeError
+from bertsmith.errors import BertsmithError, FolderError, RecipeError
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
 from bertsmith.models.hf import folder as folders
@@ -100,9 +101,15 @@ def test_the_threshold_travels_with_the_folder(tmp_path: Path) -> None:
     passage = "the old cat sees the green river"
     sure = load(saved(tmp_path / "sure", "answer")).answer("who ?", passage)
     for difference, answer in ((-0.1, ""), (0.1, sure["answer"])):
-        extra = {"bertsmith": {"null_threshold": sure["null_score_difference"] + difference}}
+        extra = {"bertsmith": {"settings": {"null_threshold": sure["null_score_difference"] + difference}}}
         said = load(saved(tmp_path / "model", "answer", extra=extra)).answer("who ?", passage)
         assert (said["answer"], said["best_span"]) == (answer, sure["answer"])
+
+
+def test_settings_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
+    for settings, fact in (([], "'settings' of bertsmith is []"), ({"treshold": 1.0}, "unknown key 'treshold'")):
+        with pytest.raises(BertsmithError, match=re.escape(fact)):
+            load(saved(tmp_path, "class", extra={"bertsmith": {"settings": settings}}))
 
 
 def test_any_number_of_endings_is_chosen_from(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def search(
     if not lines:
         raise TextError("--corpus", "holds no text")
     queries = list(texts) if texts else list(unlabelled.texts(["-"]))
-    cosines, indices = semantic_search(loaded.embed(lines), loaded.embed(queries), min(top_k, len(lines)))
+    # Vectors of length one, whatever the folder says: inner products are cosines only then.
+    vectors, asked = loaded.embed(lines, normalise=True), loaded.embed(queries, normalise=True)
+    cosines, indices = semantic_search(vectors, asked, min(top_k, len(lines)))
     for query, row, nearest in zip(queries, cosines.tolist(), indices.tolist(), strict=True):
         neighbours = [{"text": lines[index], "cosine": cosine} for cosine, index in zip(row, nearest, strict=True)]
         if as_json:

@@ -182,9 +182,12 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
     path = task_data.held_out_file(data, given)
     texts, label = source.get("texts"), source.get("label")
     one_context = source.get("context_columns") == 1
-    if given == GUESSED_COLUMNS and texts and one_context and glue.recognise(path) is None and kind != "tag":
+    named = texts or (kind == "tag" and label is not None)  # of tagged words either column may have been named alone
+    if given == GUESSED_COLUMNS and named and one_context and glue.recognise(path) is None:
         try:
-            trained_on = Columns(texts=tuple(map(str, texts)), label=str(label) if label is not None else None)
+            trained_on = Columns(
+                texts=tuple(map(str, texts or ())) or None, label=None if label is None else str(label)
+            )
             if flags := source.get("labels"):
                 trained_on = replace(trained_on, labels=tuple(map(str, flags)))
             if separator := source.get("separator"):

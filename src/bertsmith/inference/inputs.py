@@ -8,6 +8,7 @@ from typing import Any
 from bertsmith.data.labelled import inputs
 from bertsmith.data.labelled.examples import Example, Question, Sentence
 from bertsmith.data.labelled.inputs import Names, TrainedOn
+from bertsmith.data.labelled.words import split_words
 from bertsmith.errors import RecipeError, TextError, suggest
 
 Texts = str | Iterable[str]  # one text, or many
@@ -96,7 +97,7 @@ def _example(form: str, value: Any, location: str) -> Any:
         case _ if isinstance(value, Example | Question | Sentence):
             return value
         case "words":
-            words = inputs.WORDS.findall(value) if isinstance(value, str) else value
+            words = split_words(value) if isinstance(value, str) else value
             return Sentence(location=location, words=_strings(words, value, location, form, 0))
         case "question":
             question, context = _strings(value, value, location, form, 2, 2)

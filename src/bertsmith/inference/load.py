@@ -1,5 +1,6 @@
 """Loading a model folder: one of bertsmith's, or one of Hugging Face transformers."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
     """The network with the heads that the folder has weights for."""
     trunk, architecture = build_network(opened.config), opened.config.architecture
     if opened.finetuned is not None and architecture in ("encoder", "decoder"):
-        return _finetuned(opened, opened.finetuned, trunk)
+        return _finetuned(opened, opened.finetuned, trunk, config_path)
     match architecture:
         case "encoder_decoder":
             task = _text_to_text(opened, trunk, config_path)
@@ -147,20 +148,21 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
             return MaskedLM(trunk, MaskedLM.Config(pairs=pairs))
 
 
-def _finetuned(opened: ModelFolder, finetuned: FinetunedTask, trunk: Network) -> Task:
-    """The task that a folder was fine-tuned for, with its head."""
-    kind, config, labels = TASKS[finetuned.task], TASKS[finetuned.task].Config(), finetuned.labels
+def _finetuned(opened: ModelFolder, finetuned: FinetunedTask, trunk: Network, config_path: Path) -> Task:
+    """The task that a folder was fine-tuned for, with its head and with the settings that decide its predictions."""
+    kind, labels = TASKS[finetuned.task], finetuned.labels
+    own = opened.config_json.get("bertsmith")
+    settings = own.get("settings", {}) if isinstance(own, dict) else {}
+    if not isinstance(settings, dict):
+        raise FolderError(config_path, f"'settings' of bertsmith is {short_repr(settings)}", "Give a table")
+    config = build(settings, kind.Config, f"{config_path} [bertsmith.settings]")
     match finetuned.task:
         case "classify":
-            config = kind.Config(problem=finetuned.problem, pooling=finetuned.pooling)
+            config = replace(config, problem=finetuned.problem, pooling=finetuned.pooling)
         case "answer":
-            own, length = opened.config_json.get("bertsmith"), opened.config.max_length
-            threshold = own.get("null_threshold") if isinstance(own, dict) else None
-            config = kind.Config(
-                max_question_length=min(config.max_question_length, length // 4),
-                overlap=min(config.overlap, length // 3),
-                null_threshold=threshold if isinstance(threshold, float) else None,
-            )
+            length = opened.config.max_length
+            question, overlap = min(config.max_question_length, length // 4), min(config.overlap, length // 3)
+            config = replace(config, max_question_length=question, overlap=overlap)
         case "choose":
             labels = ()  # any number of endings can be compared
     return kind(trunk, config, labels)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers
-from bertsmith.models.hf.finetuned import FinetunedTask
+from bertsmith.models.hf.finetuned import SETTINGS, FinetunedTask
 from bertsmith.models.hf.folder import TRAINED_ON
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.hf.sentence_transformers import SentenceConfig
@@ -36,8 +36,9 @@ def export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: TaskData, d
         finetuned = FinetunedTask(task=kind, labels=task.labels)
         if isinstance(task, SequenceClassification):
             finetuned = replace(finetuned, problem=task.config.problem, pooling=task.pooling)
-    if kind == "answer" and recipe.task.settings.null_threshold is not None:
-        extra["bertsmith"] = {"null_threshold": recipe.task.settings.null_threshold}
+    settings = {name: getattr(recipe.task.settings, name) for name in SETTINGS.get(kind, ())}
+    if settings := {name: value for name, value in settings.items() if value is not None}:
+        extra["bertsmith"] = {"settings": settings}
     source = task_data.training_columns(recipe, data) | {
         "max_length": recipe.data.max_length,
         **Prior.of(data.train.examples).to_dict(),

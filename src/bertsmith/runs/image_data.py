@@ -18,7 +18,8 @@ from bertsmith.errors import TextError
 from bertsmith.models.image_classifier import Normalisation
 from bertsmith.random_bits import permute
 from bertsmith.recipe import ImageDataConfig, ImageFineTune
-from bertsmith.runs.task_data import DEV_SHARE, MAX_DEV_EXAMPLES, progress_line, stratified
+from bertsmith.runs.dev_split import DEV_SHARE, MAX_DEV_EXAMPLES, stratified
+from bertsmith.runs.task_data import progress_line
 from bertsmith.tasks.findings import Prior
 
 MEASURED = 4_096  # images whose mean and deviation are measured, evenly spaced

@@ -7,14 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bertsmith import files, terminal
 from bertsmith.data.labelled import glue, parallel, reader
 from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
-from bertsmith.data.labelled.examples import Example, take
+from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.hf import convert
@@ -23,8 +21,8 @@ from bertsmith.models.hf.folder import CONFIG
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.networks import NetworkConfig, build_network
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.random_bits import permute
 from bertsmith.recipe import FineTune
+from bertsmith.runs.dev_split import split_dev
 from bertsmith.tasks import TASKS, items
 from bertsmith.tasks.base import Item, Task
 from bertsmith.tasks.classification import SequenceClassification
@@ -32,9 +30,6 @@ from bertsmith.text.tokenizer import Tokenizer
 
 DEV_STEMS = ("dev", "valid", "validation", "val")  # names of dev files
 FEATURE_TASKS = ("features", "classify_features")  # tasks on the frozen layers of any network
-DEV_SHARE = 0.1  # of the training examples, if there is no dev file
-MAX_DEV_EXAMPLES = 20_000  # of that split: more would cost time and add little
-SPLIT_CANDIDATES = 200_000  # examples that a stratified split draws from
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ def read(recipe: FineTune) -> TaskData:
 
     train = read_file(given.train)
     if given.dev is None:
-        train, dev = _split_dev(train, classes=form == "classify" and recipe.task.kind != "write")
+        train, dev = split_dev(train, classes=form == "classify" and recipe.task.kind != "write")
     else:
         dev = read_file(given.dev)
     for part, path in ((train, given.train), (dev, given.dev or given.train)):
@@ -148,37 +143,6 @@ def network_config(model: Path) -> NetworkConfig | None:
     """The network config of a model folder; None if there is no folder."""
     path = model / CONFIG
     return convert.from_config_json(files.read_json(path), path) if path.is_file() else None
-
-
-def _split_dev(whole: LabelledData, classes: bool) -> tuple[LabelledData, LabelledData]:
-    """Split off a tenth of the examples as a dev set, the same on every run; stratified by class."""
-    examples: Any = whole.examples
-    count = len(examples)
-    wanted = min(MAX_DEV_EXAMPLES, max(1, int(DEV_SHARE * count)), count - 1)
-    order = permute(np.arange(min(SPLIT_CANDIDATES, count) if classes else wanted), count, 0)
-    held_out = stratified(order, [examples[number].label for number in order], wanted) if classes else order
-    chosen = np.zeros(count, np.bool_)
-    chosen[held_out] = True
-    train, dev = (take(examples, np.flatnonzero(part)) for part in (~chosen, chosen))
-    description = f"{len(dev):,} of the training examples, held out" + (", stratified by class" if classes else "")
-    return replace(whole, examples=train), replace(whole, examples=dev, description=description, dropped={})
-
-
-def stratified(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:
-    """A stratified sample: the first numbers of each class, in proportion to its size; never all of a class.
-
-    `labels` are those of the numbers, in the same order.
-
-    Shares are rounded down, and the rest goes to the classes with the largest remainders.
-    """
-    _, classes, sizes = np.unique(np.array(labels, np.str_), return_inverse=True, return_counts=True)
-    shares = sizes * (wanted / len(labels))
-    takes = np.minimum(shares.astype(np.int64), sizes - 1)
-    for index in np.argsort(takes - shares, kind="stable")[: wanted - int(takes.sum())]:
-        takes[index] += takes[index] < sizes[index] - 1
-    ranks = np.empty(len(numbers), np.int64)  # of each number within its class
-    ranks[np.argsort(classes, kind="stable")] = np.arange(len(numbers)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return numbers[ranks < takes[classes]]
 
 
 def _labels(examples: Iterable[Any], path: Path, kind: type[Task]) -> tuple[str, ...]:

@@ -2,24 +2,25 @@
 
 from typing import Any
 
-from bertsmith.data.labelled.inputs import WORDS
-
-Word = tuple[str, int, int]  # with its start and end in the text; both are -1 where only words are known
+from bertsmith.data.labelled.words import Span, words_with_spans
 
 
-def words_of(value: str | list[str]) -> list[Word]:
-    """The words of a text, split at white space and punctuation as for training; or words that are split already."""
+def words_of(value: str | list[str]) -> list[Span]:
+    """The words of a text, split at white space and punctuation as for training; or words that are split already.
+
+    Their bounds are -1 where only words are known.
+    """
     if isinstance(value, list):
         return [(word, -1, -1) for word in value]
-    return [(match[0], match.start(), match.end()) for match in WORDS.finditer(value)]
+    return words_with_spans(value)
 
 
-def tagged(prediction: dict[str, Any], words: list[Word]) -> dict[str, Any]:
+def tagged(prediction: dict[str, Any], words: list[Span]) -> dict[str, Any]:
     """A prediction with the entities that its tags spell."""
     return prediction | {"entities": entities(prediction["tags"], prediction["probabilities"], words)}
 
 
-def entities(tags: list[str], probabilities: list[float | None], words: list[Word]) -> list[dict[str, Any]]:
+def entities(tags: list[str], probabilities: list[float | None], words: list[Span]) -> list[dict[str, Any]]:
     """Neighbouring words of one kind, begun anew at every B-; each with the mean probability of its words.
 
     Tags without B- and I-, such as parts of speech, make an entity of every word.

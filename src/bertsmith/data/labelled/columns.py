@@ -56,6 +56,7 @@ class ColumnPlan:
     separator: str | None = None
     classes: tuple[str, ...] = ()  # where they are known beforehand
     flags: tuple[str, ...] = ()  # columns of 0 and 1, one for each label
+    first_ending: int | None = None  # the number of the first ending, 0 or 1; None where the first rows do not show it
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -67,6 +68,7 @@ class ColumnPlan:
         label = f", label from {quoted_list([self.label])}" if self.label else ", no label"
         label = f", labels from {quoted_list(self.flags)}" if self.flags else label
         separated = f" separated by '{self.separator}'" if self.separator else ""
+        separated += " numbered from 1" if self.first_ending else ""
         header = "" if table.has_header else " (there is no header)"
         return f"texts from {quoted_list(self.texts)}{label}{separated}{header}"
 
@@ -87,8 +89,9 @@ def plan_columns(table: Table, kind: Kind, columns: Columns) -> ColumnPlan:
         texts = tuple(wordy if 1 <= len(wordy) <= max_texts else free if len(free) == 1 else ())
     if not texts or (label is None and not flags and kind != "pairs"):
         raise _guess_error(table, "the texts and the label" if not texts else "the label")
-    if kind == "pairs" and len(texts) > max_texts:
-        raise TextError(table.name, f"{len(texts)} columns of text", "Contrastive learning takes one, two or three")
+    if len(texts) > max_texts:
+        remedy = "Contrastive learning takes one, two or three" if kind == "pairs" else "Name one, or two for pairs"
+        raise TextError(table.name, f"{len(texts)} columns of text", remedy)
     separator = _separator(table, label, columns) if kind == "labels" else None
     return ColumnPlan(texts, label, separator=separator, flags=flags)
 

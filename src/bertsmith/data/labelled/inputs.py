@@ -1,6 +1,5 @@
 """Inputs of a fine-tuned model: made from a record, from CoNLL's columns, or from SQuAD's articles."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,9 +18,9 @@ from bertsmith.data.labelled.column_names import (
 )
 from bertsmith.data.labelled.examples import Example, Kind, Question, Sentence
 from bertsmith.data.labelled.lines import parse_json, read_lines, read_text
+from bertsmith.data.labelled.words import split_words
 from bertsmith.errors import TextError
 
-WORDS = re.compile(r"\w+|[^\w\s]")
 PAIRS = [("text", "second"), *PAIR_COLUMNS]
 SECONDS = ("second", "sentence2", "hypothesis", "question2")
 SINGLES = ["text", *TEXT_COLUMNS, "sentence1", "premise", "question1"]
@@ -133,7 +132,7 @@ def make_example(location: str, record: Mapping[str, Any], trained_on: TrainedOn
             words = next((cell for cell in cells if isinstance(cell, list) and cell), None)
             if words is None:
                 sentence = next((cell for cell in (text, *cells, record.get("sentence")) if cell is not None), None)
-                words = WORDS.findall(require_column(sentence, record, location, "text"))
+                words = split_words(require_column(sentence, record, location, "text"))
             return Sentence(location=location, words=tuple(require_string(word, location, "words") for word in words))
         case "answer":
             context = first_value(record, (*squad.CONTEXT_COLUMNS, "second"))

@@ -1,18 +1,25 @@
 """The label of a row: a class, a number, several labels, or the number of the right ending."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bertsmith.data.labelled.columns import ColumnPlan
 from bertsmith.data.labelled.examples import Kind, Label
 from bertsmith.data.labelled.values import is_missing, is_number, parse_flag, split_labels
 
+NUMBER = re.compile("[0-9]{1,3}")
+
+
+class NumberingError(Exception):
+    """The label of a row numbers the endings in another way than the first rows did."""
+
 
 def parse_label(value: Any, kind: Kind, plan: ColumnPlan, endings: int) -> Label | None:
     """The label in a cell, as the kind of data needs it; None where the cell is empty.
 
-    Raises ValueError where the cell holds no such label, and LookupError where its class is unknown.
+    Raises ValueError where the cell holds no such label, LookupError where its class is unknown, and NumberingError
+    where endings that were counted from 0 are counted from 1, or the other way round.
     """
     if kind == "labels":
         if is_missing(value) and value != "":  # an empty cell says that none of the labels applies
@@ -29,15 +36,39 @@ def parse_label(value: Any, kind: Kind, plan: ColumnPlan, endings: int) -> Label
     if name is None or (name == "-" and (plan.label or "").casefold() == "gold_label"):  # the annotators disagreed
         return None
     if kind == "choose":
-        number = "abcde".find(name.lower()) if name.isalpha() else int(name) if re.fullmatch("[0-9]{1,3}", name) else -1
-        if not 0 <= number < endings:
-            raise ValueError(f"has the label {_shown(value)}, which is none of its {endings} endings")
-        return str(number)
+        return str(_ending_number(value, name, plan, endings))
     if plan.classes and name not in plan.classes:
         if name not in map(str, range(len(plan.classes))):
             raise LookupError(f"has the label {_shown(value)}, which is none of {', '.join(plan.classes)}")
         return plan.classes[int(name)]
     return name
+
+
+def counted_from(labels: Iterable[tuple[Any, int]]) -> int | None:
+    """Whether multiple choice numbers the endings from 0 or from 1, by the labels of rows with their endings.
+
+    From 1 it is where no label is 0 and one is the number of the endings; None where the rows do not show it.
+    """
+    named = [(_class_name(value) if isinstance(value, str | int | float) else None, count) for value, count in labels]
+    numbers = [(int(name), count) for name, count in named if name is not None and NUMBER.fullmatch(name)]
+    if any(number == 0 for number, _ in numbers):
+        return 0
+    return 1 if any(number == count for number, count in numbers) else None
+
+
+def _ending_number(value: Any, name: str, plan: ColumnPlan, endings: int) -> int:
+    """The number of the right ending, from 0, of a letter or a number."""
+    if NUMBER.fullmatch(name):
+        first = plan.first_ending or 0
+        number = int(name) - first
+        if (first and number < 0) or (plan.first_ending is None and number == endings):
+            fact = f"has the label {_shown(value)}, and the first rows number their endings from {first}"
+            raise NumberingError(fact)
+    else:
+        number = "abcde".find(name.lower()) if len(name) == 1 else -1
+    if not 0 <= number < endings:
+        raise ValueError(f"has the label {_shown(value)}, which is none of its {endings} endings")
+    return number
 
 
 def labels_from_flags(values: list[Any], names: Sequence[str]) -> tuple[str, ...] | None:

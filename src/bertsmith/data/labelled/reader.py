@@ -5,7 +5,7 @@ Bad rows are dropped and counted, or refused at once, by the policy.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,7 +15,7 @@ from bertsmith.data.labelled.bad_rows import BadRows, Policy
 from bertsmith.data.labelled.column_names import COLUMN_NAMES, quoted_list
 from bertsmith.data.labelled.columns import GUESSED_COLUMNS, ColumnPlan, Columns, plan_choices, plan_columns
 from bertsmith.data.labelled.examples import Example, Kind, Label, Question, Sentence, collect
-from bertsmith.data.labelled.labels import labels_from_flags, parse_label
+from bertsmith.data.labelled.labels import NumberingError, counted_from, labels_from_flags, parse_label
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.errors import RecipeError, TextError, suggest
@@ -123,9 +123,16 @@ def _read(
         plan = ColumnPlan(found[0], label, classes=task.classes)
         plans.append(plan)
         return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {plan.describe(table)}"
-    plan = plan_choices(table, columns) if kind == "choose" else plan_columns(table, kind, columns)
+    plan = plan_columns(table, kind, columns) if kind != "choose" else _numbered(table, plan_choices(table, columns))
     plans.append(plan)
     return _examples(table, kind, plan, dropped), plan.describe(table)
+
+
+def _numbered(table: Table, plan: ColumnPlan) -> ColumnPlan:
+    """The plan of multiple choice with the number of the first ending, 0 or 1, by the first rows."""
+    rows = [(row, _texts([row.get(name) for name in plan.texts], plan.context_columns, "choose")) for row in table.head]
+    shown = ((row.get(plan.label or ""), len(texts) - 1) for row, texts in rows if texts is not None)
+    return replace(plan, first_ending=counted_from(shown))
 
 
 def _examples(table: Table, kind: Kind, plan: ColumnPlan, dropped: BadRows) -> Iterator[Example]:
@@ -140,6 +147,8 @@ def _examples(table: Table, kind: Kind, plan: ColumnPlan, dropped: BadRows) -> I
                 label = labels_from_flags([row[name] for name in plan.flags], plan.flags)
             else:
                 label = None if plan.label is None else parse_label(row[plan.label], kind, plan, len(texts) - 1)
+        except NumberingError as error:
+            raise TextError(location, str(error), "Number the endings of all rows from 0, or all from 1") from None
         except LookupError as error:
             dropped.drop(UNKNOWN, location, str(error.args[0]))
         except ValueError as error:

@@ -1,23 +1,22 @@
 """Unlabelled inputs of a fine-tuned model, read from every kind of file that it can be trained on.
 
-Labels in the files are ignored. Nothing is dropped: every row gets its prediction, and a bad row is refused by name.
+Labels in the files are ignored. Every row gets its prediction, and a bad row is refused by name; blank lines are no
+rows, and are counted.
 """
 
-import io
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from bertsmith.data.corpus import encoding
-from bertsmith.data.corpus.lines import READ_ERRORS, read_error
+from bertsmith.data.corpus.lines import READ_ERRORS
 from bertsmith.data.corpus.sources import COMPRESSIONS, Source
 from bertsmith.data.labelled import conll, squad, treebank
 from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.column_names import CLASS_COLUMNS, COLUMN_NAMES, MULTI_LABEL_COLUMNS
+from bertsmith.data.labelled.input_lines import Notify, file_lines, filled, standard_input
 from bertsmith.data.labelled.inputs import (
     CONLL_PEEK_LINES,
     PAIRS,
@@ -51,7 +50,6 @@ TRAINED_TO = {
 }
 
 Record = tuple[str, Mapping[str, Any]]  # its location, and its values by name
-Notify = Callable[[str], object]
 
 
 def examples(inputs: Sequence[str], trained_on: TrainedOn, notify: Notify = lambda _: None) -> Iterator[Input]:
@@ -119,7 +117,7 @@ def every_line(name: str) -> Iterator[str]:
         if last:  # after the last line feed there is no line
             yield last
         return
-    yield from (line for _, line in _standard_input())
+    yield from (line for _, line in standard_input())
 
 
 # ------------------------------------------------------------------------------------------------ files
@@ -127,15 +125,14 @@ def every_line(name: str) -> Iterator[str]:
 
 def _read_inputs(name: str, trained_on: TrainedOn, notify: Notify) -> Iterator[Input]:
     if name == "-":
-        rows = _standard_input()
+        rows = standard_input()
         head = list(islice(rows, 1)) if trained_on.kind == "tag" else []
         if head and is_conll([head[0][1]], trained_on.tags):
             yield from sentences(chain(head, rows), "standard input", trained_on)
             return
-        for number, line in chain(head, rows):
-            if line:
-                location = f"standard input:{number}"
-                yield make_example(location, _line(line, location, trained_on), trained_on, {})
+        for number, line in filled(chain(head, rows), "standard input", notify):
+            location = f"standard input:{number}"
+            yield make_example(location, _line(line, location, trained_on), trained_on, {})
         return
     file = find_source(Path(name))
     if file.kind == treebank.TREEBANK_SUFFIX:
@@ -166,56 +163,13 @@ def _records(name: str, trained_on: TrainedOn, notify: Notify, *, single: bool =
         if file.kind in (".tsv", ".csv", ".parquet", ".jsonl", ".ndjson", ".json"):
             yield from _rows(file, trained_on, notify, single=single)
             return
-        lines = _read(file)
+        lines = file_lines(file)
     else:
-        lines = _standard_input() if name == "-" else iter([(0, name)])
-    shown = {"-": "standard input"}.get(name, name)
-    for number, line in lines:
-        if line:
-            location = f"{shown}:{number}" if number else f"'{name[:40]}'"
-            yield location, _line(line, location, trained_on, single=single)
-
-
-def _read(file: Source) -> Iterator[tuple[int, str]]:
-    """The lines of a file, unpacked as they are read."""
-    try:
-        with file.opened() as raw, io.TextIOWrapper(io.BufferedReader(_RawStream(raw))) as stream:
-            first = next(file.blocks(lambda _: None), b"")
-            stream.reconfigure(encoding=file.encoding or encoding.wide(first) or encoding.UTF8)
-            yield from _numbered(stream)
-    except UnicodeDecodeError:
-        raise TextError(file.name, "is not UTF-8 text") from None
-    except READ_ERRORS as error:
-        raise read_error(file.name, error) from None
-
-
-class _RawStream(io.RawIOBase):
-    """Anything with a `read`, as one of Python's own streams: the Zstandard stream is none."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.stream.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def _standard_input() -> Iterator[tuple[int, str]]:
-    try:
-        for number, line in _numbered(sys.stdin):
-            if number == 1 and encoding.wide(line.encode(errors="surrogateescape")):
-                raise TextError("standard input", "is UTF-16 text", "Save it as UTF-8, or pipe it through iconv first")
-            yield number, line
-    except UnicodeDecodeError:
-        raise TextError("standard input", "is not UTF-8 text") from None
-
-
-def _numbered(stream: Iterable[str]) -> Iterator[tuple[int, str]]:
-    return ((number, line.strip("\r\n\ufeff")) for number, line in enumerate(stream, 1))
+        lines = standard_input() if name == "-" else iter([(0, name)])
+    shown = {"-": "standard input", "": "''"}.get(name, name)
+    for number, line in filled(lines, shown, notify):
+        location = f"{shown}:{number}" if number else f"'{name[:40]}'"
+        yield location, _line(line, location, trained_on, single=single)
 
 
 def _line(line: str, location: str, trained_on: TrainedOn, *, single: bool = False) -> dict[str, Any]:

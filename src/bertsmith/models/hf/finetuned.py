@@ -15,6 +15,11 @@ PROBLEMS = {  # transformers' problem_type: ours
     "regression": "regression",
     "multi_label_classification": "multi_label",
 }
+SETTINGS = {  # those that decide predictions, and for which transformers has no key: in config.json under bertsmith
+    "classify": ("metric", "threshold"),
+    "tag": ("overlap",),
+    "answer": ("max_question_length", "overlap", "max_answer_length", "n_best", "null_threshold"),
+}
 MAX_LABELS = 100_000
 
 

@@ -109,15 +109,19 @@ class Served:
         room = self.limits.queue_tokens or QUEUE_TOKENS[self.device.partition(":")[0]]
         return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > room)
 
+    def check_tokens(self, tokens: int) -> None:
+        """Refuse a request that has too many tokens."""
+        if tokens > self.limits.request_tokens:
+            fact = f"{tokens:,} tokens are more than the {self.limits.request_tokens:,} that a request may have"
+            raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
+
     async def run(
         self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, *, work: int | None = None, **options: Any
     ) -> Result:
         """Run inputs, if the queue has room for them: for their tokens, each as often as the network reads it."""
         if self.client is None:
             raise unavailable()
-        if tokens > self.limits.request_tokens:
-            fact = f"{tokens:,} tokens are more than the {self.limits.request_tokens:,} that a request may have"
-            raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
+        self.check_tokens(tokens)
         work = tokens if work is None else work
         self.check_room(work)
         self.counters.add("pending_requests")

@@ -1,13 +1,14 @@
 """Routes whose inputs are texts: /predict, /tag, /answer, /fill, /score, /generate, /translate, /inspect,
 /tokenize."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from bertsmith.serving import image_routes
-from bertsmith.serving.embeddings import tokenise
+from bertsmith.serving.embeddings import check_characters, in_thread, tokenise
 from bertsmith.serving.entities import tagged, words_of
 from bertsmith.serving.exchange import Answer, Request, as_json, as_list, html
 from bertsmith.serving.request_error import RequestError
@@ -35,11 +36,19 @@ async def run_texts(
     The tokens are counted here, so that requests above a limit never reach the model. `factor` is how often the network
     reads each of them, for the queue.
     """
-    rows = await tokenise(model, [text for one in inputs for text in _strings(one)])
-    tokens = sum(map(len, rows)) + model.special_tokens * len(inputs)
+    tokens = await _count_tokens(request, model, inputs)
     result = await request.served.run(model, verb, inputs, tokens, work=tokens * factor, **options)
     assert result.values is not None
     return result.values, tokens
+
+
+async def _count_tokens(request: Request, model: FrontModel, inputs: list[Any]) -> int:
+    """The tokens of inputs that hold texts. A text that is in many of them, such as a query, is tokenised once."""
+    times = Counter(text for one in inputs for text in _strings(one))
+    check_characters(sum(len(text) * count for text, count in times.items()), request.limits)
+    rows = await tokenise(model, list(times), request.limits)
+    tokens = sum(len(row) * count for row, count in zip(rows, times.values(), strict=True))
+    return tokens + model.special_tokens * len(inputs)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -96,7 +105,7 @@ async def score(request: Request, body: ScoreBody) -> Answer:
     """A masked model reads a text once for each of its tokens."""
     model = request.find(body.model, "score")
     texts, one = as_list(body.inputs, request.limits)
-    longest = max(map(len, await tokenise(model, texts)), default=0)
+    longest = max(map(len, await tokenise(model, texts, request.limits)), default=0)
     factor = max(1, min(longest, model.served.max_length)) if "fill" in model.served.verbs else 1
     values, _ = await run_texts(request, model, "score", texts, factor=factor, pll_form=body.pll_form)
     return _whole(values, one)
@@ -127,7 +136,8 @@ async def inspect(request: Request, body: InspectBody) -> Answer:
     if model.served.images:
         return await image_routes.inspect(request, model, body)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    tokens, most = sum(map(len, await tokenise(model, texts))), request.limits.inspect_tokens
+    tokens = sum(map(len, await tokenise(model, texts, request.limits)))
+    most = request.limits.inspect_tokens
     if tokens > most:
         raise RequestError(413, "inputs", f"has {tokens:,} tokens, and a page shows {most}", "Give a shorter text")
     passes = 2 + tokens + body.attributions * ATTRIBUTION_PASSES
@@ -139,8 +149,8 @@ async def tokenize(request: Request, body: TokenizeBody) -> Answer:
     """As text-embeddings-inference: for each text a list of tokens, with their bounds in characters."""
     model = request.find(body.model, "")
     texts, _ = as_list(body.inputs, request.limits)
+    request.served.check_tokens(await _count_tokens(request, model, texts))
     before, _, after = model.tokenizer.template if body.add_special_tokens else ((), (), ())
-    read = model.tokenizer.encode_with_offsets(texts)
 
     def special(ids: Sequence[int]) -> list[dict[str, Any]]:
         return [{"id": number, "text": model.tokenizer.piece(number), "special": True} for number in ids]
@@ -151,4 +161,8 @@ async def tokenize(request: Request, body: TokenizeBody) -> Answer:
             for number, (start, stop) in zip(ids, offsets, strict=True)
         ]
 
-    return as_json([special(before) + plain(ids, offsets) + special(after) for ids, offsets in read])
+    def read(texts: Sequence[str]) -> Answer:
+        found = model.tokenizer.encode_with_offsets(texts)
+        return as_json([special(before) + plain(ids, offsets) + special(after) for ids, offsets in found])
+
+    return await in_thread(sum(map(len, texts)), read, texts)

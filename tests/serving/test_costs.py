@@ -8,6 +8,7 @@ from inference.test_load import saved
 from serving.local import LocalServer, local
 
 from bertsmith.inference.load import load
+from bertsmith.inference.model import Model
 from bertsmith.text import long_texts
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -60,3 +61,37 @@ def test_a_long_text_is_tokenised_in_parts_with_its_offsets(
     parts = server.post("/tokenize", body)
     monkeypatch.setattr(long_texts, "MAX_TEXT_CHARACTERS", 1 << 20)
     assert parts == server.post("/tokenize", body)
+
+
+@pytest.fixture(scope="module")
+def writers(models: dict[str, Model], writing_models: dict[str, Model]) -> Iterator[LocalServer]:
+    with local({"gpt": writing_models["gpt"], "plain": models["plain"]}) as running:
+        yield running
+
+
+MANY: dict[str, Any] = {"max_new_tokens": 4_096, "samples": 100}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/generate", {"inputs": ["the"] * 2_048, **MANY, "model": "gpt"}),
+        ("/generate", {"inputs": ["the"] * 512, "num_beams": 64, "model": "gpt"}),
+        ("/models/gpt", {"inputs": ["the"] * 2_048, "parameters": MANY}),
+        ("/models/gpt", {"inputs": ["the"] * 512, "parameters": {"num_beams": 64}}),
+        ("/score", {"inputs": ["the " * 64] * 900, "model": "plain"}),
+    ],
+)
+def test_no_request_holds_the_server_for_itself(writers: LocalServer, path: str, body: dict[str, Any]) -> None:
+    assert "tokens through the network, and a request may take 524,288." in writers.refusal(path, body, 413)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/fill", {"inputs": ["[MASK] " * 20] * 20, "top_k": 1_000, "model": "plain"}),
+        ("/models/plain", {"inputs": ["[MASK] " * 50] * 50, "parameters": {"top_k": 100}}),
+    ],
+)
+def test_the_words_of_an_answer_are_limited(writers: LocalServer, path: str, body: dict[str, Any]) -> None:
+    assert "words, which are too many for an answer." in writers.refusal(path, body, 413)

@@ -14,6 +14,7 @@ from bertsmith.serving.wire import Hello, Result, ServedModel
 from bertsmith.text.tokenizer import Tokenizer
 
 QUEUE_TOKENS = {"cpu": 131_072, "cuda": 2_097_152}  # that wait or are being computed, by default
+MAX_QUEUES = 4  # full queues of work that one request may be; the queue lets any request in while it is empty
 ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model can do
     "embed": "/v1/embeddings, /embed, /similarity, /rerank",
     "predict": "/predict",
@@ -106,14 +107,26 @@ class Served:
     def is_full(self, work: int = 0) -> bool:
         """Whether the queue of the whole server has no room; an empty one has room for any request."""
         requests, tokens = self.counters.total("pending_requests"), self.counters.total("pending_tokens")
-        room = self.limits.queue_tokens or QUEUE_TOKENS[self.device.partition(":")[0]]
-        return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > room)
+        return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > self.room)
+
+    @property
+    def room(self) -> int:
+        """The tokens of a full queue."""
+        return self.limits.queue_tokens or QUEUE_TOKENS[self.device.partition(":")[0]]
 
     def check_tokens(self, tokens: int) -> None:
         """Refuse a request that has too many tokens."""
         if tokens > self.limits.request_tokens:
             fact = f"{tokens:,} tokens are more than the {self.limits.request_tokens:,} that a request may have"
             raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
+
+    def check_work(self, work: int) -> None:
+        """Refuse a request that would hold the server for itself, even while nothing else waits."""
+        if work > (most := MAX_QUEUES * self.room):
+            fact = f"would take {work:,} tokens through the network, and a request may take {most:,}"
+            raise RequestError(
+                413, "inputs", fact, "Send fewer texts, or ask for fewer new tokens, samples, beams or words"
+            )
 
     async def run(
         self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, *, work: int | None = None, **options: Any
@@ -123,6 +136,7 @@ class Served:
             raise unavailable()
         self.check_tokens(tokens)
         work = tokens if work is None else work
+        self.check_work(work)
         self.check_room(work)
         self.counters.add("pending_requests")
         self.counters.add("pending_tokens", work)

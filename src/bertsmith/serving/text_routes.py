@@ -25,19 +25,28 @@ from bertsmith.serving.schemas import (
 )
 from bertsmith.serving.served import FrontModel
 
+MAX_WORDS = 262_144  # that /fill answers, for all masks of a request together
+MAX_SEQUENCE_CHARACTERS = 1 << 24  # of the texts that Hugging Face's form of it repeats for every word
 ATTRIBUTION_PASSES = 200  # about as many as integrated gradients take
 
 
 async def run_texts(
-    request: Request, model: FrontModel, verb: str, inputs: list[Any], *, factor: int = 1, **options: Any
+    request: Request,
+    model: FrontModel,
+    verb: str,
+    inputs: list[Any],
+    *,
+    factor: int = 1,
+    new_tokens: int = 0,
+    **options: Any,
 ) -> tuple[list[Any], int]:
     """The values of a verb for inputs that hold texts, and the number of their tokens.
 
     The tokens are counted here, so that requests above a limit never reach the model. `factor` is how often the network
-    reads each of them, for the queue.
+    reads each of them, and `new_tokens` how many it writes at most, for the queue.
     """
     tokens = await _count_tokens(request, model, inputs)
-    result = await request.served.run(model, verb, inputs, tokens, work=tokens * factor, **options)
+    result = await request.served.run(model, verb, inputs, tokens, work=tokens * factor + new_tokens, **options)
     assert result.values is not None
     return result.values, tokens
 
@@ -97,8 +106,21 @@ async def answer(request: Request, body: AnswerBody) -> Answer:
 async def fill(request: Request, body: FillBody) -> Answer:
     model = request.find(body.model, "fill")
     texts, one = as_list(body.inputs, request.limits)
-    values, _ = await run_texts(request, model, "fill", texts, top_k=body.top_k)
-    return _whole(values, one)
+    return _whole(await fill_texts(request, model, texts, body.top_k), one)
+
+
+async def fill_texts(
+    request: Request, model: FrontModel, texts: list[str], top_k: int, *, sequences: bool = False
+) -> list[Any]:
+    """Words for each mask. `sequences`: the answer will have the whole text for every word."""
+    rows = await tokenise(model, texts, request.limits)
+    words = [top_k * row.count(model.tokenizer.mask_id) for row in rows]
+    characters = sum(count * len(text) for count, text in zip(words, texts, strict=True)) if sequences else 0
+    if sum(words) > MAX_WORDS or characters > MAX_SEQUENCE_CHARACTERS:
+        fact = f"asks for {sum(words):,} words, which are too many for an answer"
+        raise RequestError(413, "inputs", fact, "Send fewer masks at a time, or a smaller top_k")
+    values, _ = await run_texts(request, model, "fill", texts, new_tokens=sum(words), top_k=top_k)
+    return values
 
 
 async def score(request: Request, body: ScoreBody) -> Answer:
@@ -114,18 +136,24 @@ async def score(request: Request, body: ScoreBody) -> Answer:
 async def generate(request: Request, body: GenerateBody) -> Answer:
     model = request.find(body.model, "generate")
     texts, one = as_list(body.inputs, request.limits)
+    return _whole(await generate_texts(request, model, texts, body), one)
+
+
+async def generate_texts(request: Request, model: FrontModel, texts: list[str], body: GenerateBody) -> list[Any]:
+    """Continuations of each text. The network reads a prompt once, and then each new token of each sample or beam."""
     options = msgspec.to_builtins(body)
     for name in ("inputs", "model"):
         del options[name]
-    factor = 1 + body.max_new_tokens * max(body.samples, body.num_beams)
-    values, _ = await run_texts(request, model, "generate", texts, factor=factor, **options)
-    return _whole(values, one)
+    length = min(body.max_new_tokens, model.served.max_length)
+    new_tokens = len(texts) * length * body.samples * body.num_beams
+    values, _ = await run_texts(request, model, "generate", texts, new_tokens=new_tokens, **options)
+    return values
 
 
 async def translate(request: Request, body: TranslateBody) -> Answer:
     model = request.find(body.model, "translate")
     texts, one = as_list(body.inputs, request.limits)
-    options = {"num_beams": body.num_beams, "length_penalty": body.length_penalty}
+    options: dict[str, Any] = {"num_beams": body.num_beams, "length_penalty": body.length_penalty}
     values, _ = await run_texts(request, model, "translate", texts, factor=1 + body.num_beams, **options)
     return _whole(values, one)
 

@@ -1,5 +1,6 @@
 """What a request costs is known, and refused, before anything is done for it."""
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,10 @@ from serving.local import LocalServer, local
 
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
+from bertsmith.serving.counters import Counters
+from bertsmith.serving.model_process import Connection, ModelServer, Waiting
+from bertsmith.serving.paths import PATHS
+from bertsmith.serving.wire import Job
 from bertsmith.text import long_texts
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -95,3 +100,41 @@ def test_no_request_holds_the_server_for_itself(writers: LocalServer, path: str,
 )
 def test_the_words_of_an_answer_are_limited(writers: LocalServer, path: str, body: dict[str, Any]) -> None:
     assert "words, which are too many for an answer." in writers.refusal(path, body, 413)
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ({"temperature": 1e-39}, "body: Expected `temperature` 0, or at least 0.001"),
+        ({"temperature": 5e-324}, "body: Expected `temperature` 0, or at least 0.001"),
+        ({"top_p": 5e-324}, "body: Expected `float` >= 1e-06"),
+        ({"num_beams": 2, "length_penalty": 2_000}, "body: Expected `float` <= 10"),
+        ({"num_beams": 2, "length_penalty": -2_000}, "body: Expected `float` >= -10"),
+    ],
+)
+def test_numbers_that_leave_none_are_refused(writers: LocalServer, option: dict[str, Any], line: str) -> None:
+    assert writers.refusal("/generate", {"inputs": "the", "model": "gpt", **option}, 422).startswith(line)
+    refused = writers.refusal("/models/gpt", {"inputs": "the", "parameters": option}, 422)
+    assert refused.startswith(line.replace("body", "inputs"))
+
+
+@pytest.mark.parametrize("option", [{"temperature": 1e-3}, {"num_beams": 2, "length_penalty": -10.0}, {"top_p": 1e-6}])
+def test_the_ends_of_each_range_work(writers: LocalServer, option: dict[str, Any]) -> None:
+    body = {"inputs": ["the", "the cat"], "model": "gpt", "max_new_tokens": 4_096, **option}
+    assert len(writers.post("/generate", body)) == 2
+
+
+def test_a_fault_of_the_device_ends_the_model_process(models: dict[str, Model]) -> None:
+    server = ModelServer({"plain": models["plain"]}, "cpu", Counters.private(PATHS))
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.MonkeyPatch.context() as patch:
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+
+        patch.setattr(server, "_run", broken)
+        jobs = [Job(number, "plain", "fill", ["the [MASK]"], {}, 3) for number in range(2)]
+        server.batcher.put([Waiting(job, Connection(theirs), 3) for job in jobs])
+        server.batcher.close()
+        with pytest.raises(RuntimeError, match="CUDA error"):
+            server.run()

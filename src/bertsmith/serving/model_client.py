@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from bertsmith.serving import wire
+from bertsmith.serving.faults import log_fault
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result
 
@@ -31,6 +32,14 @@ class ModelClient(asyncio.Protocol):
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is none of asyncio's classes
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._receive(data)
+        except Exception as error:  # bytes were lost: nothing after them can be understood
+            log_fault(error)
+            assert self._transport is not None
+            self._transport.abort()
+
+    def _receive(self, data: bytes) -> None:
         for content in self._frames.add(data):
             if not self.hello.done():
                 self.hello.set_result(wire.HELLOS.decode(content))

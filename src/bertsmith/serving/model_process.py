@@ -111,13 +111,17 @@ class ModelServer:
         threading.Thread(target=self._receive, args=(Connection(endpoint),), daemon=True).start()
 
     def _receive(self, connection: Connection) -> None:
-        with connection.endpoint:
-            connection.send(self.hello())
-            for jobs in connection.jobs():
-                self.batcher.put([Waiting(job, connection, job.tokens) for job in jobs])
-        with self._closed:
-            self._open -= 1
-            self._closed.notify_all()
+        try:
+            with connection.endpoint:
+                connection.send(self.hello())
+                for jobs in connection.jobs():
+                    self.batcher.put([Waiting(job, connection, job.tokens) for job in jobs])
+        except Exception as error:  # bytes that are no job; the front connects again
+            log_fault(error)
+        finally:
+            with self._closed:
+                self._open -= 1
+                self._closed.notify_all()
 
     def finish(self, seconds: float) -> None:
         """Close the batcher when every front has closed its connection."""

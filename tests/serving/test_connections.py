@@ -78,6 +78,7 @@ def test_a_broken_connection_is_made_again(
     async def check() -> None:
         front._spawn(front._follow(Order(connect=str(tmp_path / "socket"), generation=1)))
         client = await connected(front)
+        tokenizer = front.served.models["plain"].tokenizer
         assert client._transport is not None
         if how == "closed":
             client._transport.abort()
@@ -86,6 +87,7 @@ def test_a_broken_connection_is_made_again(
         else:
             client.data_received(LENGTH.pack(2**32 - 1))
         second = await connected(front, client)
+        assert front.served.models["plain"].tokenizer is tokenizer  # the folder may have another one by now
         assert (await second.run("plain", "fill", ["the [MASK]"], {}, 3)).values is not None
         front._order = None
         await second.close()
@@ -124,5 +126,35 @@ def test_a_front_keeps_its_models_if_it_cannot_load_others(
         assert front.served.generation == 2
         front._order = None
         await asyncio.sleep(0.05)
+
+    asyncio.run(check())
+
+
+def test_token_ids_go_to_the_process_of_their_tokenizer(
+    front: Front, process: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[ModelClient]()
+    run = ModelClient.run
+
+    async def record(self: ModelClient, *arguments: Any) -> Any:
+        asked.append(self)
+        return await run(self, *arguments)
+
+    monkeypatch.setattr(ModelClient, "run", record)
+
+    async def check() -> None:
+        front._spawn(front._follow(Order(connect=str(tmp_path / "socket"), generation=1)))
+        old = await connected(front)
+        with front.served.using():
+            model = front.served.find("plain", "fill")
+            front._spawn(front._follow(Order(connect=str(tmp_path / "socket"), generation=2)))
+            new = await connected(front, old)
+            await asyncio.sleep(0.2)  # in which the old connection would be closed, were it not in use
+            assert (await front.served.run(model, "fill", ["the [MASK]"], 3)).values is not None
+        await asyncio.wait_for(old.lost.wait(), 5)
+        front._order = None
+        await new.close()
+        await asyncio.sleep(0.05)
+        assert asked == [old]
 
     asyncio.run(check())

@@ -76,11 +76,13 @@ class Application:
         self.served.check_room()
         content, kind = await self._body(headers, receive), headers.get(b"content-type", b"").decode("latin-1")
         if (upload := uploads.read(kind, content)) is None:
-            return await route.handle(request, decode(content, route.body))
-        if not route.images:
+            body = decode(content, route.body)
+        elif route.images:
+            request.uploaded, body = True, huggingface.convert(upload, route.body)
+        else:
             raise RequestError(415, "body", "is no JSON", "This route takes no images: send application/json")
-        request.uploaded = True
-        return await route.handle(request, huggingface.convert(upload, route.body))
+        with self.served.using():
+            return await route.handle(request, body)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """The body, refused as soon as it is known to be too long, and if it does not arrive in time."""

@@ -26,6 +26,7 @@ from bertsmith.serving.settings import FrontSettings, Settings
 from bertsmith.serving.wire import Hello
 
 RETRY_SECONDS = 0.3  # between two attempts to connect; while the model process is started again there is nobody
+KEPT = 2  # generations of models whose tokenizers are kept: fronts go back if one of them cannot use new ones
 BACKLOG = 2_048  # connections that the system keeps until they are accepted
 
 
@@ -66,6 +67,9 @@ class Front:
         self.served = Served(settings.server.limits, counters)
         self.server = http_server(settings.server, self.served)
         self._order: Order | None = None  # the newest
+        self._loaded: dict[
+            int, list[FrontModel]
+        ] = {}  # of the last generations, whose folders may have other files now
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
@@ -106,8 +110,7 @@ class Front:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             try:
-                loop = asyncio.get_running_loop()
-                models = [await loop.run_in_executor(None, FrontModel, served) for served in hello.models]
+                models = await self._load(order, client, hello)
             except Exception as error:
                 self._spawn(client.close())
                 self._refuse(order, error)
@@ -119,10 +122,19 @@ class Front:
             assert self.served.client is not None
             await self.served.client.lost.wait()
 
+    async def _load(self, order: Order, client: ModelClient, hello: Hello) -> list[FrontModel]:
+        """The models of a process with their tokenizers, which belong to its weights: they are loaded once."""
+        if order.generation in self._loaded:
+            return [model.with_client(client) for model in self._loaded[order.generation]]
+        loop = asyncio.get_running_loop()
+        return [await loop.run_in_executor(None, FrontModel, served, client) for served in hello.models]
+
     def _use(self, order: Order, client: ModelClient, hello: Hello, models: list[FrontModel]) -> None:
         """Send requests to another model process; the connection to the last one ends when it is idle."""
         previous = self.served.client
         self.served.use(client, hello, {model.served.name: model for model in models}, order.generation)
+        self._loaded.pop(order.generation, None)
+        self._loaded = dict([*self._loaded.items(), (order.generation, models)][-KEPT:])
         self.control.tell("connected", generation=order.generation)
         if previous is not None:
             self._spawn(previous.close())

@@ -8,6 +8,8 @@ from bertsmith.serving.faults import log_fault
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result
 
+CLOSE_SECONDS = 0.05  # between two looks whether a connection is of use
+
 
 class ModelClient(asyncio.Protocol):
     """One connection. When it is lost, every job on its way is refused with 503."""
@@ -20,6 +22,7 @@ class ModelClient(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._jobs: dict[int, asyncio.Future[Result]] = {}
         self._last = 0
+        self.users = 0  # requests that may still send jobs
 
     @classmethod
     async def connect(cls, path: str) -> tuple["ModelClient", Hello]:
@@ -75,9 +78,9 @@ class ModelClient(asyncio.Protocol):
         return result
 
     async def close(self) -> None:
-        """Close the connection when no job is on its way."""
-        while self._jobs and not self.lost.is_set():
-            await asyncio.wait([*self._jobs.values()], return_when=asyncio.FIRST_COMPLETED)
+        """Close the connection when no job is on its way, and no request is left that may send one."""
+        while (self._jobs or self.users) and not self.lost.is_set():
+            await asyncio.sleep(CLOSE_SECONDS)
         if self._transport is not None:
             self._transport.close()
 

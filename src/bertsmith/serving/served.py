@@ -1,6 +1,8 @@
 """The models as a front sees them: their tokenizers and abilities, and the connection to the process that runs them."""
 
-from collections.abc import Collection, Sequence
+import copy
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,10 +29,13 @@ ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model
 
 
 class FrontModel:
-    """A model, with the tokenizer that this front has loaded."""
+    """A model, with the tokenizer that this front has loaded, and the connection to the process that has its weights.
 
-    def __init__(self, served: ServedModel) -> None:
-        self.served = served
+    Token ids go to the process whose tokenizer they are of, also if there is another one when they are sent.
+    """
+
+    def __init__(self, served: ServedModel, client: ModelClient) -> None:
+        self.served, self.client = served, client
         self.mask, self.special_tokens = "", 0
         if served.images:  # which have no tokenizer
             return
@@ -42,6 +47,12 @@ class FrontModel:
 
     def __str__(self) -> str:
         return self.served.name
+
+    def with_client(self, client: ModelClient) -> "FrontModel":
+        """The same by another connection."""
+        other = copy.copy(self)
+        other.client = client
+        return other
 
     def abilities(self) -> str:
         """The routes that this model answers, in words."""
@@ -74,6 +85,19 @@ class Served:
     def use(self, client: ModelClient, hello: Hello, models: dict[str, FrontModel], generation: int) -> None:
         """Send requests to another model process from now on."""
         self.client, self.models, self.generation, self.device = client, models, generation, hello.device
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Keep the connection that there is now open for a request, while models may be loaded anew."""
+        client = self.client
+        if client is None:
+            yield
+            return
+        client.users += 1
+        try:
+            yield
+        finally:
+            client.users -= 1
 
     def find(self, name: str | None, verb: str = "", task: str = "", images: Collection[bool] = (False,)) -> FrontModel:
         """The model with a name, or the only one that can do a verb; else a refusal that says what there is.
@@ -132,8 +156,6 @@ class Served:
         self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, *, work: int | None = None, **options: Any
     ) -> Result:
         """Run inputs, if the queue has room for them: for their tokens, each as often as the network reads it."""
-        if self.client is None:
-            raise unavailable()
         self.check_tokens(tokens)
         work = tokens if work is None else work
         self.check_work(work)
@@ -141,7 +163,7 @@ class Served:
         self.counters.add("pending_requests")
         self.counters.add("pending_tokens", work)
         try:
-            result = await self.client.run(model.served.name, verb, inputs, options, work)
+            result = await model.client.run(model.served.name, verb, inputs, options, work)
         finally:
             self.counters.add("pending_requests", -1)
             self.counters.add("pending_tokens", -work)

@@ -50,7 +50,7 @@ def connect(port: int) -> socket.socket:
 
 
 def head(length: int, path: str = "/embed", extra: str = "") -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{extra}\r\n".encode()
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{extra}\r\n".encode()
 
 
 def read(connection: socket.socket) -> bytes:
@@ -105,8 +105,9 @@ def test_too_much_is_refused(models: dict[str, Model], limits: dict[str, Any], b
 
 
 def test_a_page_of_another_site_is_refused(server: LocalServer) -> None:
-    own = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host="a:1", origin="http://a:1")
-    other = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host="a:1", origin="http://b")
+    here = "localhost:1"
+    own = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host=here, origin="http://localhost:1")
+    other = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host=here, origin="http://b")
     assert (own.status, other.status) == (200, 403)
 
 
@@ -148,7 +149,7 @@ def test_requests_follow_each_other_on_a_connection(port: int) -> None:
         for _ in range(3):
             connection.sendall(head(len(BODY)) + BODY)
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
-        connection.sendall(b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 405 ")
         connection.sendall((head(len(BODY)) + BODY) * 2)  # pipelined
         answer = b""
@@ -275,7 +276,7 @@ def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: 
             connection.sendall((head(len(BODY)) + BODY) * 3)  # pipelined: three refusals, in order
             for _ in range(3):
                 assert one_answer(connection).startswith(b"HTTP/1.1 429 ")
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
             server.counters.add("pending_requests", -1)
             connection.sendall(head(len(BODY)) + BODY)

@@ -5,8 +5,10 @@ Whatever a client gets wrong is an answer of one line in the 400s; texts of requ
 
 import asyncio
 import hmac
+import ipaddress
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -68,6 +70,8 @@ class Application:
         path, model = split(scope["path"])
         if self.settings.key and (scope["method"], path) not in OPEN:
             authorise(headers.get(b"authorization", b""), self.settings.key)
+        if not self.settings.key:
+            check_host(headers, self.settings.host)
         check_origin(headers)
         route = find(scope["method"], path)
         request = Request(self.settings, self.served, path, model)
@@ -127,6 +131,26 @@ def check_origin(headers: dict[bytes, bytes]) -> None:
     origin = headers.get(b"origin")
     if origin is not None and origin.partition(b"://")[2] != headers.get(b"host", b""):
         raise RequestError(403, "origin", "is another site", "Ask the server from its own page, or from a program")
+
+
+def check_host(headers: dict[bytes, bytes], own: str) -> None:
+    """Refuse a name that is not this machine's, where no key is asked for.
+
+    A page can give its own name the address of this machine, and is then no other site any more: DNS rebinding. It
+    cannot do so with an address, or with localhost. Programs may leave the header out; browsers never do.
+    """
+    if (given := headers.get(b"host")) is None:
+        return
+    host = given.decode("latin-1").lower()
+    name, _, port = host.rpartition(":")
+    name = (name if port.isdigit() and not name.endswith(":") else host).strip("[]")
+    if name in ("localhost", own.lower()):
+        return
+    with suppress(ValueError):
+        if ipaddress.ip_address(name).is_loopback:
+            return
+    remedy = "Ask for 127.0.0.1 or localhost, or give the server a key and ask with it"
+    raise RequestError(403, "host", f"'{name[:80]}' is no name of this server", remedy)
 
 
 def split(path: str) -> tuple[str, str | None]:

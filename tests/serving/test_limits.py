@@ -282,3 +282,14 @@ def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: 
             connection.sendall(head(len(BODY)) + BODY)
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
         assert server.counters.total("/embed 429") >= 1
+
+
+def test_a_refusal_that_waits_is_sent_when_the_server_ends(models: dict[str, Model]) -> None:
+    with local({"plain": models["plain"]}, {"queue_requests": 1}) as server:
+        server.counters.add("pending_requests")
+        with listening(server) as port:
+            connection = connect(port)
+            connection.sendall(head(len(BODY)) + BODY)
+            time.sleep(0.1)
+        with connection:
+            assert read(connection).startswith(b"HTTP/1.1 429 ")

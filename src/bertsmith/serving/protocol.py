@@ -130,6 +130,8 @@ class Protocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """End the connection when its request is answered; one that is idle, or begins a request, a moment later."""
         self._draining = True
+        if self._shed is not None:  # a refusal that waits is an answer that is owed
+            self._write_shed()
         if self._is_idle():
             self.loop.call_later(DRAIN_SECONDS, self._close_if_idle)
         else:
@@ -137,7 +139,7 @@ class Protocol(HttpToolsProtocol):
 
     def _close_if_idle(self) -> None:
         if self._is_idle() and not self._reading and not self.transport.is_closing():
-            self.transport.close()
+            self.close_gently()
 
     def _expect(self, seconds: float | None) -> None:
         """Close the connection after some seconds, unless something else is expected before."""

@@ -241,7 +241,12 @@ class Supervisor:
                 return f"fronts have not gone over in {SWITCH_SECONDS:.0f} seconds"
 
     async def _end(self) -> None:
-        """End in order: fronts answer what they have accepted, then the model process has nothing left to do."""
+        """End in order: fronts answer what they have accepted, then the model process has nothing left to do.
+
+        The sockets are closed first, so that new clients are turned away at once, and do not wait for fronts that end.
+        """
+        for one in self.sockets:
+            one.close()
         for front in self.fronts.values():
             front.finish()
         seconds = self.settings.drain_seconds + KILL_SECONDS

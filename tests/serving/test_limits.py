@@ -17,7 +17,14 @@ from bertsmith.serving.front import http_server
 from bertsmith.serving.paths import PATHS
 from bertsmith.serving.routes import OPEN, ROUTES
 
-SHORT = {"header_seconds": 0.3, "body_seconds": 0.4, "idle_seconds": 0.5, "body_bytes": 10_000, "connections": 20}
+SHORT: dict[str, Any] = {
+    "header_seconds": 0.3,
+    "body_seconds": 0.4,
+    "idle_seconds": 0.5,
+    "body_bytes": 10_000,
+    "connections": 20,
+}
+SHORT |= {"flush_seconds": 0.5}
 BODY = json.dumps({"inputs": "the cat", "model": "plain"}).encode()
 
 

@@ -48,7 +48,7 @@ class Application:
             return
         began, route = time.perf_counter(), OTHER
         try:
-            route, _ = split(scope["path"])
+            route = route_path(split(scope["path"])[0])
             answer = await self._answer(scope, receive)
         except RequestError as refusal:
             answer = refused(refusal, scope["path"])
@@ -167,15 +167,17 @@ def split(path: str) -> tuple[str, str | None]:
     return "/", rest.rstrip("/")
 
 
+def route_path(path: str) -> str:
+    """The path of the route of a path: the same, without the value that some end with."""
+    return next((start for start in (PIPELINE, "/v1/models/") if path.startswith(start)), path)
+
+
 def find(method: str, path: str) -> Route:
     """The route of a method and a path."""
-    if (route := ROUTES.get((method, path))) is not None:
+    if (route := ROUTES.get((method, route_path(path)))) is not None:
         return route
-    for start in (PIPELINE, "/v1/models/"):  # routes that end with a value
-        if path.startswith(start) and (method, start) in ROUTES:
-            return ROUTES[method, start]
-    if methods := [known for known, place in ROUTES if place == path]:
-        raise RequestError(405, path, f"does not answer {method}", f"Use {' or '.join(methods)}", allow=methods)
+    if methods := [known for known, start in ROUTES if start == route_path(path)]:
+        raise RequestError(405, path[:80], f"does not answer {method}", f"Use {' or '.join(methods)}", allow=methods)
     raise RequestError(404, path[:80], "is no route of this server", "GET /openapi.json lists them")
 
 

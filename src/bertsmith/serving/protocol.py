@@ -13,8 +13,7 @@ import asyncio
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from bertsmith.serving.application import refused
-from bertsmith.serving.counters import OTHER
+from bertsmith.serving.application import refused, route_path, split
 from bertsmith.serving.served import Served, overloaded
 from bertsmith.serving.settings import Limits
 
@@ -115,7 +114,8 @@ class Protocol(HttpToolsProtocol):
             return
         openai = self.url.startswith(b"/v1/")
         self.transport.write(SHED[openai])
-        self.served.counters.count_request(self.url.decode("ascii", "replace") or OTHER, 429, SHED_SECONDS)
+        path, _ = split(self.url.partition(b"?")[0].decode("ascii", "replace"))
+        self.served.counters.count_request(route_path(path), 429, SHED_SECONDS)
 
     def on_response_complete(self) -> None:
         if isinstance(self.cycle.transport, _AnswerTransport):

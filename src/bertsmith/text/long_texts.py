@@ -1,6 +1,6 @@
 """Long texts in parts: the tokenizer library takes 280 bytes per character, so long texts are encoded part by part."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from tokenizers import Tokenizer
@@ -18,8 +18,14 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def encode_with_offsets(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """The same with the start and end of each token in the text."""
+def encode_with_offsets(tokenizer: Tokenizer, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """The token ids of each text, of any length, and the start and end of each token in it."""
+    if max(map(len, texts), default=0) > MAX_TEXT_CHARACTERS:
+        return [_encode_parts_with_offsets(tokenizer, text) for text in texts]
+    return [(one.ids, one.offsets) for one in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
+
+def _encode_parts_with_offsets(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
     ids: list[int] = []
     offsets: list[tuple[int, int]] = []
     before = 0

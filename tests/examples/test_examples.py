@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from bertsmith.cli import app
+from bertsmith.commands.serve import KEY_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -43,6 +44,10 @@ def test_the_container_calls_a_server_that_exists() -> None:
     called = [part.strip('"') for word in words for part in word.split(", ")]
     assert called[:2] == ["bertsmith", "serve"]
     assert {word for word in called if word.startswith("--")} <= options()
+    # docker has no secrets outside of a swarm: the key comes by the environment, with podman too.
+    assert "--key-file" not in called
+    assert f"target={KEY_VARIABLE}" in text
+    assert f"-e {KEY_VARIABLE}" in text
 
 
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:

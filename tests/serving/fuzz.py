@@ -8,7 +8,25 @@ TEXTS = [
     *("", "x", "the cat sees the [MASK] .", "[MASK]", "\0", "\n" * 50, "ü" * 300, "🦊", "\u202eabc", "[CLS][SEP]"),
     *("cat " * 400, "a: b. c: d.", " [MASK] " * 40),
 ]
-NUMBERS: list[Any] = [0, 1, -1, 3, 2**31, 2**63, 2**64, 10**400, 0.5, -0.0, 1e308, True, False]
+NUMBERS: list[Any] = [
+    0,
+    1,
+    -1,
+    3,
+    2**31,
+    2**63,
+    2**64,
+    10**400,
+    0.5,
+    -0.0,
+    1e308,
+    -1e308,
+    2e3,
+    1e-39,
+    5e-324,
+    True,
+    False,
+]
 ODD: list[Any] = [None, [], {}, [[]], [None], "", {"": ""}, [{}], [1, "x"], {"inputs": {}}, [[[["x"]]]]]
 RAW = [
     *(
@@ -85,10 +103,17 @@ class Fuzzer:
                 return [self.value(schema.get("items", {}), depth + 1) for _ in range(count)]
             case "string":
                 return self.dice.choice(TEXTS)
+            case "integer" if self.dice.random() < 0.1:
+                return schema.get("maximum", 2**63)
             case "integer":
                 return self.dice.randint(schema.get("minimum", 0), min(schema.get("maximum", 9), 9))
             case "number":
-                return self.dice.choice([0.5, 1.0])
+                bounds = [
+                    schema.get("minimum", -1e308),
+                    schema.get("maximum", 1e308),
+                    schema.get("exclusiveMinimum", 0),
+                ]
+                return self.dice.choice([0.5, 1.0, *bounds, *(one for one in NUMBERS if isinstance(one, float))])
             case "boolean":
                 return self.dice.random() < 0.5
             case "null":

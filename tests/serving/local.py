@@ -51,7 +51,7 @@ class LocalServer:
     async def _connect(self, endpoint: socket.socket) -> None:
         _, client = await self.loop.create_unix_connection(ModelClient, sock=endpoint)
         hello = await client.hello
-        self.served.use(client, hello, {one.name: FrontModel(one) for one in hello.models}, 1)
+        self.served.use(client, hello, {one.name: FrontModel(one, client) for one in hello.models}, 1)
 
     def close(self) -> None:
         assert self.served.client is not None

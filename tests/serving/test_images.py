@@ -147,6 +147,8 @@ def test_a_convolutional_network_is_served_without_inspection(tmp_path: Path) ->
         ("/fill", png(), "image/png", 415, "body: is no JSON. This route takes no images"),
         ("/predict", b"--x--", "multipart/form-data", 400, "body: is a form without a boundary."),
         ("/predict", b"", "multipart/form-data; boundary=x", 400, "body: is no form that is complete."),
+        ("/predict", b"hello", "multipart/form-data; boundary=x", 400, "body: is no form that is complete."),
+        ("/predict", b"--x", "multipart/form-data; boundary=x", 400, "body: is no form that is complete."),
         ("/predict", form(), "multipart/form-data; boundary=x-y", 400, "body: is no form that is complete."),
         ("/predict", form(a="b"), "multipart/form-data; boundary=x-y", 422, "body: is a form without a file."),
         ("/models/photos/embed", {"inputs": base64_of(png()), "dimensions": 99}, "", 422, "dimensions: is 99, and"),

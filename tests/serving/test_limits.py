@@ -17,7 +17,14 @@ from bertsmith.serving.front import http_server
 from bertsmith.serving.paths import PATHS
 from bertsmith.serving.routes import OPEN, ROUTES
 
-SHORT = {"header_seconds": 0.3, "body_seconds": 0.4, "idle_seconds": 0.5, "body_bytes": 10_000, "connections": 20}
+SHORT: dict[str, Any] = {
+    "header_seconds": 0.3,
+    "body_seconds": 0.4,
+    "idle_seconds": 0.5,
+    "body_bytes": 10_000,
+    "connections": 20,
+}
+SHORT |= {"flush_seconds": 0.5}
 BODY = json.dumps({"inputs": "the cat", "model": "plain"}).encode()
 
 
@@ -50,7 +57,7 @@ def connect(port: int) -> socket.socket:
 
 
 def head(length: int, path: str = "/embed", extra: str = "") -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{extra}\r\n".encode()
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{extra}\r\n".encode()
 
 
 def read(connection: socket.socket) -> bytes:
@@ -105,8 +112,9 @@ def test_too_much_is_refused(models: dict[str, Model], limits: dict[str, Any], b
 
 
 def test_a_page_of_another_site_is_refused(server: LocalServer) -> None:
-    own = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host="a:1", origin="http://a:1")
-    other = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host="a:1", origin="http://b")
+    here = "localhost:1"
+    own = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host=here, origin="http://localhost:1")
+    other = server.ask("POST", "/embed", {"inputs": "x", "model": "plain"}, host=here, origin="http://b")
     assert (own.status, other.status) == (200, 403)
 
 
@@ -148,7 +156,7 @@ def test_requests_follow_each_other_on_a_connection(port: int) -> None:
         for _ in range(3):
             connection.sendall(head(len(BODY)) + BODY)
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
-        connection.sendall(b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 405 ")
         connection.sendall((head(len(BODY)) + BODY) * 2)  # pipelined
         answer = b""
@@ -263,7 +271,7 @@ def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: 
     with local({"plain": models["plain"]}, {"queue_requests": 1}) as server, listening(server) as port:
         with connect(port) as connection:
             server.counters.add("pending_requests")
-            for path, error in (("/embed", b'"error_type":"overloaded"'), ("/v1/embeddings", b'"code":"overloaded"')):
+            for path, error in (("/embed?x", b'"error_type":"overloaded"'), ("/v1/embeddings", b'"code":"overloaded"')):
                 began = time.monotonic()
                 connection.sendall(head(5_000, path) + b"{" * 4_999)  # no JSON, and not even whole
                 answer = one_answer(connection)
@@ -275,9 +283,20 @@ def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: 
             connection.sendall((head(len(BODY)) + BODY) * 3)  # pipelined: three refusals, in order
             for _ in range(3):
                 assert one_answer(connection).startswith(b"HTTP/1.1 429 ")
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
             server.counters.add("pending_requests", -1)
             connection.sendall(head(len(BODY)) + BODY)
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
-        assert server.counters.total("/embed 429") >= 1
+        assert server.counters.total("/embed 429") == 4
+
+
+def test_a_refusal_that_waits_is_sent_when_the_server_ends(models: dict[str, Model]) -> None:
+    with local({"plain": models["plain"]}, {"queue_requests": 1}) as server:
+        server.counters.add("pending_requests")
+        with listening(server) as port:
+            connection = connect(port)
+            connection.sendall(head(len(BODY)) + BODY)
+            time.sleep(0.1)
+        with connection:
+            assert read(connection).startswith(b"HTTP/1.1 429 ")

@@ -46,6 +46,24 @@ def test_requests_tokens_and_batches_are_counted(models: dict[str, Model]) -> No
     assert found['bertsmith_request_seconds_bucket{le="+Inf"}'] == found["bertsmith_request_seconds_count"] == 5
 
 
+def test_requests_are_counted_by_the_path_of_their_route(models: dict[str, Model]) -> None:
+    with local({"plain": models["plain"]}) as server:
+        server.post("/pipeline/fill-mask", {"inputs": "the [MASK]"})
+        server.post("/models/plain/pipeline/fill-mask", {"inputs": "the [MASK]"})
+        server.post("/models/plain/fill", {"inputs": "the [MASK]"})
+        for method, path in (("GET", "/v1/models/plain"), ("GET", "/v1/models/nobody"), ("POST", "/v1/models/plain")):
+            server.ask(method, path)
+        found = samples(server.ask("GET", "/metrics").content.decode())
+    counts = {name: count for name, count in found.items() if name.startswith("bertsmith_requests_total")}
+    assert counts == {
+        'bertsmith_requests_total{route="/pipeline/",status="200"}': 2,
+        'bertsmith_requests_total{route="/fill",status="200"}': 1,
+        'bertsmith_requests_total{route="/v1/models/",status="200"}': 1,
+        'bertsmith_requests_total{route="/v1/models/",status="404"}': 1,
+        'bertsmith_requests_total{route="/v1/models/",status="405"}': 1,
+    }
+
+
 def test_rows_are_summed_and_kept(tmp_path: Path) -> None:
     Counters.create(tmp_path / "counters", ["/a"], 2)
     rows = [Counters.open(tmp_path / "counters", ["/a"], row) for row in (0, 1, -1)]

@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -166,6 +167,21 @@ def test_a_signal_ends_it_when_accepted_requests_are_answered(
         assert server.errors == ""
         with pytest.raises(OSError):
             server.ask("/health")
+
+
+def test_new_clients_are_turned_away_while_accepted_requests_are_answered(model: Path, tmp_path: Path) -> None:
+    with running(tmp_path, str(model)) as server:
+        slow = socket.create_connection(("127.0.0.1", server.port))
+        slow.sendall(b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{")
+        time.sleep(0.3)
+        server.signal(signal.SIGTERM)
+        time.sleep(1)
+        with pytest.raises(ConnectionRefusedError):  # and not a connection that nobody accepts
+            socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+        slow.sendall(b'"inputs": "a"}')
+        assert slow.recv(1_000).startswith(b"HTTP/1.1 200 ")
+        slow.close()
+        assert server.process.wait(30) == 0
 
 
 def test_nothing_outlives_a_supervisor_that_was_killed(model: Path, tmp_path: Path) -> None:

@@ -300,6 +300,7 @@ def test_a_long_text_is_encoded_in_parts_with_the_same_ids(
     whole = any_kind.encode(texts)
     monkeypatch.setattr(long_texts, "MAX_TEXT_CHARACTERS", 50)
     in_parts = any_kind.encode(texts)
+    assert [ids for ids, _ in any_kind.encode_with_offsets(texts)] == in_parts
     changed = [text for text, one, two in zip(texts, whole, in_parts, strict=True) if one != two]
     assert changed in ([], ["x" * 300])  # nothing, except a word longer than a part
 

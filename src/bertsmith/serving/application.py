@@ -5,8 +5,10 @@ Whatever a client gets wrong is an answer of one line in the 400s; texts of requ
 
 import asyncio
 import hmac
+import ipaddress
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -46,7 +48,7 @@ class Application:
             return
         began, route = time.perf_counter(), OTHER
         try:
-            route, _ = split(scope["path"])
+            route = route_path(split(scope["path"])[0])
             answer = await self._answer(scope, receive)
         except RequestError as refusal:
             answer = refused(refusal, scope["path"])
@@ -68,6 +70,8 @@ class Application:
         path, model = split(scope["path"])
         if self.settings.key and (scope["method"], path) not in OPEN:
             authorise(headers.get(b"authorization", b""), self.settings.key)
+        if not self.settings.key:
+            check_host(headers, self.settings.host)
         check_origin(headers)
         route = find(scope["method"], path)
         request = Request(self.settings, self.served, path, model)
@@ -76,11 +80,13 @@ class Application:
         self.served.check_room()
         content, kind = await self._body(headers, receive), headers.get(b"content-type", b"").decode("latin-1")
         if (upload := uploads.read(kind, content)) is None:
-            return await route.handle(request, decode(content, route.body))
-        if not route.images:
+            body = decode(content, route.body)
+        elif route.images:
+            request.uploaded, body = True, huggingface.convert(upload, route.body)
+        else:
             raise RequestError(415, "body", "is no JSON", "This route takes no images: send application/json")
-        request.uploaded = True
-        return await route.handle(request, huggingface.convert(upload, route.body))
+        with self.served.using():
+            return await route.handle(request, body)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """The body, refused as soon as it is known to be too long, and if it does not arrive in time."""
@@ -127,6 +133,26 @@ def check_origin(headers: dict[bytes, bytes]) -> None:
         raise RequestError(403, "origin", "is another site", "Ask the server from its own page, or from a program")
 
 
+def check_host(headers: dict[bytes, bytes], own: str) -> None:
+    """Refuse a name that is not this machine's, where no key is asked for.
+
+    A page can give its own name the address of this machine, and is then no other site any more: DNS rebinding. It
+    cannot do so with an address, or with localhost. Programs may leave the header out; browsers never do.
+    """
+    if (given := headers.get(b"host")) is None:
+        return
+    host = given.decode("latin-1").lower()
+    name, _, port = host.rpartition(":")
+    name = (name if port.isdigit() and not name.endswith(":") else host).strip("[]")
+    if name in ("localhost", own.lower()):
+        return
+    with suppress(ValueError):
+        if ipaddress.ip_address(name).is_loopback:
+            return
+    remedy = "Ask for 127.0.0.1 or localhost, or give the server a key and ask with it"
+    raise RequestError(403, "host", f"'{name[:80]}' is no name of this server", remedy)
+
+
 def split(path: str) -> tuple[str, str | None]:
     """A path without the name of a model before it, and that name: `/models/mine/fill` is `/fill` of `mine`."""
     if not path.startswith(MODELS):
@@ -141,15 +167,17 @@ def split(path: str) -> tuple[str, str | None]:
     return "/", rest.rstrip("/")
 
 
+def route_path(path: str) -> str:
+    """The path of the route of a path: the same, without the value that some end with."""
+    return next((start for start in (PIPELINE, "/v1/models/") if path.startswith(start)), path)
+
+
 def find(method: str, path: str) -> Route:
     """The route of a method and a path."""
-    if (route := ROUTES.get((method, path))) is not None:
+    if (route := ROUTES.get((method, route_path(path)))) is not None:
         return route
-    for start in (PIPELINE, "/v1/models/"):  # routes that end with a value
-        if path.startswith(start) and (method, start) in ROUTES:
-            return ROUTES[method, start]
-    if methods := [known for known, place in ROUTES if place == path]:
-        raise RequestError(405, path, f"does not answer {method}", f"Use {' or '.join(methods)}", allow=methods)
+    if methods := [known for known, start in ROUTES if start == route_path(path)]:
+        raise RequestError(405, path[:80], f"does not answer {method}", f"Use {' or '.join(methods)}", allow=methods)
     raise RequestError(404, path[:80], "is no route of this server", "GET /openapi.json lists them")
 
 

@@ -40,7 +40,7 @@ async def _rows(model: FrontModel, body: EmbeddingsBody, limits: Limits) -> list
         given = [given]
     inputs, _ = as_list(given, limits)
     if all(isinstance(one, str) for one in inputs):
-        return await tokenise(model, inputs)
+        return await tokenise(model, inputs, limits)
     if not all(isinstance(one, list) for one in inputs):
         remedy = "Give a text, token ids, or a list of one of them"
         raise RequestError(422, "input", "mixes texts and token ids", remedy)
@@ -59,7 +59,7 @@ async def embed_texts(request: Request, body: EmbedBody) -> Answer:
         request.served,
         request.settings,
         model,
-        await tokenise(model, texts),
+        await tokenise(model, texts, request.limits),
         normalise=body.normalize,
         dimensions=body.dimensions,
         truncate=body.truncate is not False,
@@ -90,7 +90,7 @@ async def rerank(request: Request, body: RerankBody) -> Answer:
 
 
 async def _cosines(request: Request, model: FrontModel, first: str, others: list[str]) -> NDArray[np.float32]:
-    rows = await tokenise(model, [first, *others])
+    rows = await tokenise(model, [first, *others], request.limits)
     vectors = (await embed(request.served, request.settings, model, rows, normalise=True)).vectors
     found: NDArray[np.float32] = (vectors[1:] * vectors[0]).sum(1)  # row by row, so that neighbours change no bit
     return found

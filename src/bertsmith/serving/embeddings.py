@@ -1,17 +1,20 @@
 """Embeddings of a request: its texts as token ids, and the vectors shortened and normalised as it asks."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.served import FrontModel, Served
-from bertsmith.serving.settings import Settings
+from bertsmith.serving.settings import Limits, Settings
 
 INLINE_CHARACTERS = 16_384  # texts up to this size are tokenised at once; longer ones in a thread, for others' sake
+TOKEN_CHARACTERS = 64  # of a token, on average: more than any language has
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,25 @@ class Embedded:
     tokens: int
 
 
-async def tokenise(model: FrontModel, texts: Sequence[str]) -> list[list[int]]:
-    """The token ids of texts; the tokenizer's library lets other threads run."""
-    if sum(map(len, texts)) <= INLINE_CHARACTERS:
-        return model.tokenizer.encode(texts)
-    return await asyncio.get_running_loop().run_in_executor(None, model.tokenizer.encode, texts)
+async def tokenise(model: FrontModel, texts: Sequence[str], limits: Limits) -> list[list[int]]:
+    """The token ids of texts, unless these are so long that they must have too many tokens."""
+    characters = sum(map(len, texts))
+    check_characters(characters, limits)
+    return await in_thread(characters, model.tokenizer.encode, texts)
+
+
+def check_characters(characters: int, limits: Limits) -> None:
+    """Refuse texts by their length: tokenising them, only to count their tokens, would take seconds."""
+    if characters > (most := TOKEN_CHARACTERS * limits.request_tokens):
+        fact = f"{characters:,} characters are more than the {most:,} that a request may have"
+        raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
+
+
+async def in_thread(characters: int, function: Callable[[Sequence[str]], T], texts: Sequence[str]) -> T:
+    """Call a function of texts in a thread, unless they are short; the tokenizer's library lets other threads run."""
+    if characters <= INLINE_CHARACTERS:
+        return function(texts)
+    return await asyncio.get_running_loop().run_in_executor(None, function, texts)
 
 
 async def embed(

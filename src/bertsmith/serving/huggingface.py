@@ -4,19 +4,20 @@
 """
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from bertsmith.serving import image_routes, schemas
 from bertsmith.serving.embedding_routes import embed_texts, similarity
+from bertsmith.serving.embeddings import in_thread
 from bertsmith.serving.entities import tagged, words_of
 from bertsmith.serving.exchange import Answer, Request, as_json, as_list
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.schemas import EmbedBody, InferenceBody, Question, Sentences, SimilarityBody
 from bertsmith.serving.served import FrontModel
-from bertsmith.serving.text_routes import run_texts
+from bertsmith.serving.text_routes import fill_texts, generate_texts, run_texts
 
 PIPELINE = "/pipeline/"  # /models/mine/pipeline/feature-extraction names the task
 AGGREGATIONS = ("none", "simple", "first", "average", "max")
@@ -61,9 +62,13 @@ async def fill_mask(request: Request, model: FrontModel, body: InferenceBody) ->
     options = _parameters(body, "top_k")
     texts, one = as_list(convert(body.inputs, schemas.Texts), request.limits)
     top_k = convert(options.get("top_k", 5), schemas.Count)
-    values, _ = await run_texts(request, model, "fill", texts, top_k=top_k)
-    filled = [_filled(model, text, value) for text, value in zip(texts, values, strict=True)]
-    return as_json(filled[0] if one else filled)
+    values = await fill_texts(request, model, texts, top_k, sequences=True)
+
+    def write(texts: Sequence[str]) -> Answer:
+        filled = [_filled(model, text, value) for text, value in zip(texts, values, strict=True)]
+        return as_json(filled[0] if one else filled)
+
+    return await in_thread(sum(map(len, texts)) * top_k, write, texts)
 
 
 def _filled(model: FrontModel, text: str, value: dict[str, Any]) -> list[Any]:
@@ -169,10 +174,9 @@ GENERATION = {name for name in schemas.GenerateBody.__struct_fields__ if name no
 
 async def text_generation(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
     given = {name: value for name, value in body.parameters.items() if name in GENERATION and value is not None}
-    options = msgspec.to_builtins(convert(given | {"inputs": body.inputs}, schemas.GenerateBody))
-    texts, _ = as_list(options.pop("inputs"), request.limits)
-    del options["model"]
-    values, _ = await run_texts(request, model, "generate", texts, factor=1 + options["max_new_tokens"], **options)
+    asked = convert(given | {"inputs": body.inputs}, schemas.GenerateBody)
+    texts, _ = as_list(asked.inputs, request.limits)
+    values = await generate_texts(request, model, texts, asked)
     return as_json([{"generated_text": text} for value in values for text in value["texts"]])
 
 

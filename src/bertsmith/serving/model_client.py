@@ -4,8 +4,11 @@ import asyncio
 from typing import Any, cast
 
 from bertsmith.serving import wire
+from bertsmith.serving.faults import log_fault
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result
+
+CLOSE_SECONDS = 0.05  # between two looks whether a connection is of use
 
 
 class ModelClient(asyncio.Protocol):
@@ -19,6 +22,7 @@ class ModelClient(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._jobs: dict[int, asyncio.Future[Result]] = {}
         self._last = 0
+        self.users = 0  # requests that may still send jobs
 
     @classmethod
     async def connect(cls, path: str) -> tuple["ModelClient", Hello]:
@@ -31,6 +35,14 @@ class ModelClient(asyncio.Protocol):
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is none of asyncio's classes
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._receive(data)
+        except Exception as error:  # bytes were lost: nothing after them can be understood
+            log_fault(error)
+            assert self._transport is not None
+            self._transport.abort()
+
+    def _receive(self, data: bytes) -> None:
         for content in self._frames.add(data):
             if not self.hello.done():
                 self.hello.set_result(wire.HELLOS.decode(content))
@@ -66,9 +78,9 @@ class ModelClient(asyncio.Protocol):
         return result
 
     async def close(self) -> None:
-        """Close the connection when no job is on its way."""
-        while self._jobs and not self.lost.is_set():
-            await asyncio.wait([*self._jobs.values()], return_when=asyncio.FIRST_COMPLETED)
+        """Close the connection when no job is on its way, and no request is left that may send one."""
+        while (self._jobs or self.users) and not self.lost.is_set():
+            await asyncio.sleep(CLOSE_SECONDS)
         if self._transport is not None:
             self._transport.close()
 

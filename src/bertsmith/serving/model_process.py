@@ -33,6 +33,7 @@ from bertsmith.serving.wire import FrameBuffer, Hello, Job, Result, ServedModel
 
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}  # tokens that are taken at once
 RECEIVE_BYTES = 1 << 20
+DEVICE_FAULTS = ("CUDA error", "device-side assert")  # in messages; nothing runs on the device any more after one
 CLOSE_SECONDS = 60.0  # how long fronts may keep their connections after the order to finish
 
 
@@ -110,13 +111,17 @@ class ModelServer:
         threading.Thread(target=self._receive, args=(Connection(endpoint),), daemon=True).start()
 
     def _receive(self, connection: Connection) -> None:
-        with connection.endpoint:
-            connection.send(self.hello())
-            for jobs in connection.jobs():
-                self.batcher.put([Waiting(job, connection, job.tokens) for job in jobs])
-        with self._closed:
-            self._open -= 1
-            self._closed.notify_all()
+        try:
+            with connection.endpoint:
+                connection.send(self.hello())
+                for jobs in connection.jobs():
+                    self.batcher.put([Waiting(job, connection, job.tokens) for job in jobs])
+        except Exception as error:  # bytes that are no job; the front connects again
+            log_fault(error)
+        finally:
+            with self._closed:
+                self._open -= 1
+                self._closed.notify_all()
 
     def finish(self, seconds: float) -> None:
         """Close the batcher when every front has closed its connection."""
@@ -158,6 +163,8 @@ class ModelServer:
         try:
             values = running.values()
         except Exception as error:
+            if breaks_device(error):
+                raise
             if len(group) > 1:
                 for waiting in group:
                     self._finish(self._start([waiting]))
@@ -179,6 +186,13 @@ class ModelServer:
     def _count(self, jobs: int, tokens: int, seconds: float) -> None:
         for name, value in (("batches", 1), ("batch_jobs", jobs), ("batch_tokens", tokens), ("batch_seconds", seconds)):
             self.counters.add(name, value)
+
+
+def breaks_device(error: Exception) -> bool:
+    """Whether the device is of no use any more to this process, which has to be started again."""
+    if isinstance(error, torch.AcceleratorError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in DEVICE_FAULTS)
 
 
 def _failed(number: int, error: Exception) -> Result:
@@ -230,9 +244,14 @@ def main() -> None:
     threading.Thread(target=accept, daemon=True).start()
     threading.Thread(target=obey, daemon=True).start()
     control.tell("ready")
-    server.run()
+    status = 0
+    try:
+        server.run()
+    except Exception as error:  # the supervisor starts another process
+        log_fault(error)
+        status = 1
     sys.stderr.flush()
-    os._exit(0)  # threads of torch and of connections have nothing left to do
+    os._exit(status)  # threads of torch and of connections have nothing left to do
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 A connection has a time for the headers of a request, a time for its body, and a time between two requests; whoever
 exceeds one is closed. A refused upload is closed gently: its sender gets the answer before the end of the connection.
+An answer that its client does not read ends the connection too, since a plain close would wait for the client.
 
 While the queue is full, a request is refused when its headers are known: nothing of it is parsed, and no task is
 started. The refusal waits a moment, so that clients which ask again at once take little time from the others.
@@ -12,14 +13,14 @@ import asyncio
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from bertsmith.serving.application import refused
-from bertsmith.serving.counters import OTHER
+from bertsmith.serving.application import refused, route_path, split
 from bertsmith.serving.served import Served, overloaded
 from bertsmith.serving.settings import Limits
 
 MAX_HEADER_BYTES = 65_536
 LINGER_SECONDS = 2.0  # in which the rest of a refused upload is read and dropped
 LINGER_BYTES = 64 << 20
+FLUSH_BYTES = 256 << 10  # of an answer that a client must read in the time of the limits
 DRAIN_SECONDS = 0.3  # an idle connection stays open so long when the server ends: a request may be on its way
 CONTINUE = b"HTTP/1.1 100 "
 SHED_SECONDS = 0.5
@@ -38,6 +39,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
         self._deadline: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.TimerHandle | None = None  # a look at how much of an answer has been read
         self._reading = False  # a request has begun, and its headers are not complete
         self._receiving = False  # its headers are complete, and its body is not
         self._draining = self._dropping = False
@@ -53,13 +55,15 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._expect(None)
+        if self._flushing is not None:
+            self._flushing.cancel()
         self.served.counters.set("connections", len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         if self._dropping:
             self._dropped += len(data)
             if self._dropped > LINGER_BYTES:
-                self.transport.close()
+                self._close()
             return
         if not self._receiving and not self._reading and self._is_idle():
             self._reading, self._header_bytes = True, 0
@@ -110,7 +114,8 @@ class Protocol(HttpToolsProtocol):
             return
         openai = self.url.startswith(b"/v1/")
         self.transport.write(SHED[openai])
-        self.served.counters.count_request(self.url.decode("ascii", "replace") or OTHER, 429, SHED_SECONDS)
+        path, _ = split(self.url.partition(b"?")[0].decode("ascii", "replace"))
+        self.served.counters.count_request(route_path(path), 429, SHED_SECONDS)
 
     def on_response_complete(self) -> None:
         if isinstance(self.cycle.transport, _AnswerTransport):
@@ -120,16 +125,47 @@ class Protocol(HttpToolsProtocol):
     def close_gently(self) -> None:
         """Close after an answer. If the request has not ended, a plain close would destroy the answer on its way."""
         if not (self._receiving or self._reading) or self.transport.is_closing():
-            self.transport.close()
+            self._close()
             return
         self._dropping = True
         self.transport.write_eof()
         self.flow.resume_reading()
         self._expect(LINGER_SECONDS)
 
+    def _close(self) -> None:
+        """Close as soon as the client has read what was written; or without that, if it does not read."""
+        self.transport.close()
+        self._watch_flush()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._close()
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._watch_flush()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_flush()
+
+    def _watch_flush(self) -> None:
+        """Look from time to time whether the client reads what was written."""
+        if self._flushing is None and (size := self.transport.get_write_buffer_size()):
+            self._flushing = self.loop.call_later(self.limits.flush_seconds, self._check_flush, size)
+
+    def _check_flush(self, before: int) -> None:
+        self._flushing = None
+        size = self.transport.get_write_buffer_size()
+        if size > max(0, before - FLUSH_BYTES):
+            self.transport.abort()
+        else:
+            self._watch_flush()
+
     def shutdown(self) -> None:
         """End the connection when its request is answered; one that is idle, or begins a request, a moment later."""
         self._draining = True
+        if self._shed is not None:  # a refusal that waits is an answer that is owed
+            self._write_shed()
         if self._is_idle():
             self.loop.call_later(DRAIN_SECONDS, self._close_if_idle)
         else:
@@ -137,13 +173,13 @@ class Protocol(HttpToolsProtocol):
 
     def _close_if_idle(self) -> None:
         if self._is_idle() and not self._reading and not self.transport.is_closing():
-            self.transport.close()
+            self.close_gently()
 
     def _expect(self, seconds: float | None) -> None:
         """Close the connection after some seconds, unless something else is expected before."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.transport.close)
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._close)
 
     def _refuse(self, status: int, line: str, headers: bytes = b"") -> None:
         """Answer without the application, and close."""

@@ -11,6 +11,8 @@ TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Natural = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Meta(ge=1, le=100)]  # of results or samples
+LengthPenalty = Annotated[float, Meta(ge=-10, le=10)]  # an exponent: beyond them, scores are no numbers any more
+MIN_TEMPERATURE = 1e-3  # logits are divided by it
 Texts = Annotated[str | list[str], Meta(description="A text, or a list of texts.")]
 Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 
@@ -114,14 +116,20 @@ class GenerateBody(Body):
     inputs: Texts
     max_new_tokens: Annotated[int, Meta(ge=1, le=4096)] = 40
     min_new_tokens: Natural = 0
-    temperature: Annotated[float, Meta(ge=0)] = 0.8
+    temperature: Annotated[
+        float, Meta(ge=0, description="0 for the likeliest token each time; else at least 0.001.")
+    ] = 0.8
     top_k: Natural = 50
-    top_p: Annotated[float, Meta(gt=0, le=1)] = 0.95
+    top_p: Annotated[float, Meta(ge=1e-6, le=1)] = 0.95  # nearer to 0 it is 0 in float32, and leaves no token
     num_beams: Annotated[int, Meta(ge=1, le=64)] = 1
-    length_penalty: float = 1.0
+    length_penalty: LengthPenalty = 1.0
     samples: Count = 1
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     stop: list[str] = []
+
+    def __post_init__(self) -> None:
+        if 0 < self.temperature < MIN_TEMPERATURE:
+            raise ValueError(f"Expected `temperature` 0, or at least {MIN_TEMPERATURE}")
 
 
 class TranslateBody(Body):
@@ -129,7 +137,7 @@ class TranslateBody(Body):
 
     inputs: Texts
     num_beams: Annotated[int, Meta(ge=1, le=64)] = 5
-    length_penalty: float = 1.0
+    length_penalty: LengthPenalty = 1.0
 
 
 class TokenizeBody(Body):

@@ -1,6 +1,8 @@
 """The models as a front sees them: their tokenizers and abilities, and the connection to the process that runs them."""
 
-from collections.abc import Collection, Sequence
+import copy
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from bertsmith.serving.wire import Hello, Result, ServedModel
 from bertsmith.text.tokenizer import Tokenizer
 
 QUEUE_TOKENS = {"cpu": 131_072, "cuda": 2_097_152}  # that wait or are being computed, by default
+MAX_QUEUES = 4  # full queues of work that one request may be; the queue lets any request in while it is empty
 ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model can do
     "embed": "/v1/embeddings, /embed, /similarity, /rerank",
     "predict": "/predict",
@@ -26,10 +29,13 @@ ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model
 
 
 class FrontModel:
-    """A model, with the tokenizer that this front has loaded."""
+    """A model, with the tokenizer that this front has loaded, and the connection to the process that has its weights.
 
-    def __init__(self, served: ServedModel) -> None:
-        self.served = served
+    Token ids go to the process whose tokenizer they are of, also if there is another one when they are sent.
+    """
+
+    def __init__(self, served: ServedModel, client: ModelClient) -> None:
+        self.served, self.client = served, client
         self.mask, self.special_tokens = "", 0
         if served.images:  # which have no tokenizer
             return
@@ -41,6 +47,12 @@ class FrontModel:
 
     def __str__(self) -> str:
         return self.served.name
+
+    def with_client(self, client: ModelClient) -> "FrontModel":
+        """The same by another connection."""
+        other = copy.copy(self)
+        other.client = client
+        return other
 
     def abilities(self) -> str:
         """The routes that this model answers, in words."""
@@ -74,6 +86,19 @@ class Served:
         """Send requests to another model process from now on."""
         self.client, self.models, self.generation, self.device = client, models, generation, hello.device
 
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Keep the connection that there is now open for a request, while models may be loaded anew."""
+        client = self.client
+        if client is None:
+            yield
+            return
+        client.users += 1
+        try:
+            yield
+        finally:
+            client.users -= 1
+
     def find(self, name: str | None, verb: str = "", task: str = "", images: Collection[bool] = (False,)) -> FrontModel:
         """The model with a name, or the only one that can do a verb; else a refusal that says what there is.
 
@@ -106,24 +131,39 @@ class Served:
     def is_full(self, work: int = 0) -> bool:
         """Whether the queue of the whole server has no room; an empty one has room for any request."""
         requests, tokens = self.counters.total("pending_requests"), self.counters.total("pending_tokens")
-        room = self.limits.queue_tokens or QUEUE_TOKENS[self.device.partition(":")[0]]
-        return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > room)
+        return bool(requests) and (requests >= self.limits.queue_requests or tokens + work > self.room)
+
+    @property
+    def room(self) -> int:
+        """The tokens of a full queue."""
+        return self.limits.queue_tokens or QUEUE_TOKENS[self.device.partition(":")[0]]
+
+    def check_tokens(self, tokens: int) -> None:
+        """Refuse a request that has too many tokens."""
+        if tokens > self.limits.request_tokens:
+            fact = f"{tokens:,} tokens are more than the {self.limits.request_tokens:,} that a request may have"
+            raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
+
+    def check_work(self, work: int) -> None:
+        """Refuse a request that would hold the server for itself, even while nothing else waits."""
+        if work > (most := MAX_QUEUES * self.room):
+            fact = f"would take {work:,} tokens through the network, and a request may take {most:,}"
+            raise RequestError(
+                413, "inputs", fact, "Send fewer texts, or ask for fewer new tokens, samples, beams or words"
+            )
 
     async def run(
         self, model: FrontModel, verb: str, inputs: list[Any], tokens: int, *, work: int | None = None, **options: Any
     ) -> Result:
         """Run inputs, if the queue has room for them: for their tokens, each as often as the network reads it."""
-        if self.client is None:
-            raise unavailable()
-        if tokens > self.limits.request_tokens:
-            fact = f"{tokens:,} tokens are more than the {self.limits.request_tokens:,} that a request may have"
-            raise RequestError(413, "inputs", fact, "Send fewer texts at a time")
+        self.check_tokens(tokens)
         work = tokens if work is None else work
+        self.check_work(work)
         self.check_room(work)
         self.counters.add("pending_requests")
         self.counters.add("pending_tokens", work)
         try:
-            result = await self.client.run(model.served.name, verb, inputs, options, work)
+            result = await model.client.run(model.served.name, verb, inputs, options, work)
         finally:
             self.counters.add("pending_requests", -1)
             self.counters.add("pending_tokens", -work)

@@ -21,6 +21,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     header_seconds: float = 10.0  # from a connection, or the first byte of a request, to the end of its headers
     body_seconds: float = 20.0  # from the end of the headers to the end of the body
     idle_seconds: float = 15.0  # of a connection between two requests
+    flush_seconds: float = 10.0  # in which a client reads 256 KiB of its answer, or the rest of it
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

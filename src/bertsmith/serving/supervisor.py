@@ -10,13 +10,15 @@ import socket
 import sys
 import tempfile
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bertsmith.errors import RunError
-from bertsmith.serving.control import Event, Order
+from bertsmith.serving.child import Child
+from bertsmith.serving.control import Order
 from bertsmith.serving.counters import MODEL_ROWS, Counters
 from bertsmith.serving.paths import PATHS
 from bertsmith.serving.settings import FrontSettings, ModelSettings, Settings
@@ -26,53 +28,8 @@ COUNTERS = "counters"  # the file of the table
 MAX_FAILURES = 5  # in a row, of one child, before the server gives up
 STEADY_SECONDS = 30.0  # a child that has lived so long has not failed in a row
 KILL_SECONDS = 5.0  # after the time for draining
-
-
-class Child:
-    """A child process: its orders go through its standard input, its events come from its standard output."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-
-    @classmethod
-    async def start(cls, module: str, settings: msgspec.Struct, descriptors: tuple[int, ...] = ()) -> "Child":
-        """Start a module of this package, with its settings as the first line of its input."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            f"bertsmith.serving.{module}",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            pass_fds=descriptors,
-        )
-        child = cls(process)
-        child.order(settings)
-        return child
-
-    def order(self, line: msgspec.Struct) -> None:
-        """Write a line to its input."""
-        assert self.process.stdin is not None
-        if not self.process.stdin.is_closing():
-            self.process.stdin.write(msgspec.json.encode(line) + b"\n")
-
-    async def event(self) -> Event | None:
-        """Its next event; None when it has ended."""
-        assert self.process.stdout is not None
-        line = await self.process.stdout.readline()
-        return msgspec.json.decode(line, type=Event) if line else None
-
-    def finish(self) -> None:
-        """Tell it to finish, by closing its input."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for its end, and kill it if it takes too long."""
-        try:
-            await asyncio.wait_for(self.process.wait(), seconds)
-        except TimeoutError:
-            self.process.kill()
-            await self.process.wait()
+SWITCH_SECONDS = 60.0  # for all fronts to go over to new models
+RETRY_SECONDS = 1.0  # before models that could not be loaded are loaded again; twice as long each time
 
 
 class Supervisor:
@@ -82,7 +39,6 @@ class Supervisor:
         self.settings = settings
         self.sockets: list[socket.socket] = []
         self.fronts: dict[int, Child] = {}
-        self.model: Child | None = None
         self._children: set[Child] = set()  # all that may still run
         self.order: Order | None = None  # the newest model process
         self._generation = 0
@@ -90,8 +46,9 @@ class Supervisor:
         self._failure: RunError | None = None
         self._connected = asyncio.Condition()
         self._generations: dict[int, int] = {}  # that each front uses
+        self._refused: dict[int, str] = {}  # why a front could not use a generation
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._reloading = asyncio.Lock()
+        self._reload = asyncio.Event()  # that is asked for
 
     async def run(self) -> None:
         """Serve until a signal, or until a child fails for good."""
@@ -99,7 +56,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for stopping in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(stopping, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reload()))
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         with tempfile.TemporaryDirectory(prefix="bertsmith-serve-") as folder:  # only its owner can open it
             self.folder = Path(folder)
             Counters.create(self.folder / COUNTERS, PATHS, len(self.sockets))
@@ -151,6 +108,7 @@ class Supervisor:
                     await self._note(number, event.generation)
                 elif event.kind == "refused":
                     log(f"a front cannot use the new models: {event.error}")
+                    await self._refuse(event.generation, event.error)
             status = await front.process.wait()
             if self._stop.is_set():
                 return
@@ -162,6 +120,11 @@ class Supervisor:
     async def _note(self, number: int, generation: int) -> None:
         async with self._connected:
             self._generations[number] = generation
+            self._connected.notify_all()
+
+    async def _refuse(self, generation: int, error: str) -> None:
+        async with self._connected:
+            self._refused[generation] = error
             self._connected.notify_all()
 
     async def _start_model(self) -> tuple[Child, Order]:
@@ -183,16 +146,20 @@ class Supervisor:
         loop, failures = asyncio.get_running_loop(), 0
         while not self._stop.is_set():
             began = loop.time()
-            self.model, self.order = await self._start_model()
-            for front in self.fronts.values():
-                front.order(self.order)
-            if self._generation == 1:
+            try:
+                child, order = await self._start_model()
+            except RunError as error:
+                if self.order is None or failures + 1 >= MAX_FAILURES:  # they have never been loaded, or not for long
+                    raise
+                failures += 1
+                log(f"the models cannot be loaded, which is tried again: {error}")
+                await asyncio.sleep(RETRY_SECONDS * 2 ** (failures - 1))
+                continue
+            if self.order is None:
                 self._spawn(self._announce())
-            while True:
-                child = self.model
-                status = await child.process.wait()
-                if child is self.model:  # else it was replaced
-                    break
+            self._send(order)
+            child, began = await self._keep_loading(child, began)
+            status = await child.process.wait()
             if self._stop.is_set():
                 return
             failures = 1 if loop.time() - began > STEADY_SECONDS else failures + 1
@@ -200,37 +167,86 @@ class Supervisor:
             if failures >= MAX_FAILURES:
                 raise RunError("model", f"has died {failures} times in a row", "Its errors are above")
 
+    async def _keep_loading(self, child: Child, began: float) -> tuple[Child, float]:
+        """Load the models anew whenever that is asked for, until the process that has them dies; and when it began."""
+        loop = asyncio.get_running_loop()
+        dying, asked = loop.create_task(child.process.wait()), loop.create_task(self._reload.wait())
+        try:
+            while True:
+                await asyncio.wait((dying, asked), return_when=asyncio.FIRST_COMPLETED)
+                if dying.done():
+                    return child, began
+                self._reload.clear()
+                started = loop.time()
+                if (other := await self._replace(child)) is not child:
+                    dying.cancel()
+                    child, began, dying = other, started, loop.create_task(other.process.wait())
+                asked = loop.create_task(self._reload.wait())
+        finally:
+            dying.cancel()
+            asked.cancel()
+
+    async def _replace(self, child: Child) -> Child:
+        """Load the folders anew beside the running models, and go over when they are ready: all fronts, or none."""
+        log("the models are loaded anew")
+        try:
+            other, order = await self._start_model()
+        except RunError as error:
+            log(f"the models stay as they are, since they cannot be loaded: {error}")
+            return child
+        previous = self.order
+        assert previous is not None
+        self._send(order)
+        if why := await self._everywhere(order.generation, other):
+            log(f"the models stay as they are, since {why}")
+            self._send(previous)
+            other.finish()
+            return child
+        child.finish()
+        log("the new models are served")
+        return other
+
+    def _send(self, order: Order) -> None:
+        """Tell the fronts which model process they shall use, and those that are started later."""
+        self.order = order
+        for front in self.fronts.values():
+            front.order(order)
+
     async def _announce(self) -> None:
-        await self._everywhere(1)
+        async with self._connected:
+            await self._connected.wait_for(lambda: self._reached(1))
         names = ", ".join(self.settings.models)
         print(f"bertsmith serves {names} at {self.address}", flush=True)
 
-    async def _everywhere(self, generation: int) -> None:
-        """Wait until every front uses a model process, or a newer one."""
-        async with self._connected:
-            await self._connected.wait_for(
-                lambda: all(self._generations.get(number, 0) >= generation for number in range(len(self.sockets)))
-            )
+    def _reached(self, generation: int) -> bool:
+        """Whether every front uses a model process, or a newer one."""
+        return all(self._generations.get(number, 0) >= generation for number in range(len(self.sockets)))
 
-    async def _reload(self) -> None:
-        """Load the folders anew beside the running models, and go over when they are ready."""
-        async with self._reloading:
-            log("the models are loaded anew")
-            try:
-                child, order = await self._start_model()
-            except RunError as error:
-                log(f"the models stay as they are, since they cannot be loaded: {error}")
-                return
-            previous, self.model, self.order = self.model, child, order
-            for front in self.fronts.values():
-                front.order(order)
-            await self._everywhere(order.generation)
-            if previous is not None:
-                previous.finish()
-            log("the new models are served")
+    async def _everywhere(self, generation: int, child: Child) -> str:
+        """Wait until every front uses a model process; why it is of no use, if one does not."""
+        end = asyncio.get_running_loop().time() + SWITCH_SECONDS
+        while True:
+            async with self._connected:
+                with suppress(TimeoutError):  # now and then: nobody tells of a process that has died
+                    await asyncio.wait_for(
+                        self._connected.wait_for(lambda: generation in self._refused or self._reached(generation)), 1
+                    )
+            if generation in self._refused:
+                return f"a front cannot use them: {self._refused[generation]}"
+            if self._reached(generation):
+                return ""
+            if child.process.returncode is not None:
+                return f"their process has died ({child.process.returncode})"
+            if asyncio.get_running_loop().time() > end:
+                return f"fronts have not gone over in {SWITCH_SECONDS:.0f} seconds"
 
     async def _end(self) -> None:
-        """End in order: fronts answer what they have accepted, then the model process has nothing left to do."""
+        """End in order: fronts answer what they have accepted, then the model process has nothing left to do.
+
+        The sockets are closed first, so that new clients are turned away at once, and do not wait for fronts that end.
+        """
+        for one in self.sockets:
+            one.close()
         for front in self.fronts.values():
             front.finish()
         seconds = self.settings.drain_seconds + KILL_SECONDS

@@ -1,13 +1,14 @@
 """Routes whose inputs are texts: /predict, /tag, /answer, /fill, /score, /generate, /translate, /inspect,
 /tokenize."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from bertsmith.serving import image_routes
-from bertsmith.serving.embeddings import tokenise
+from bertsmith.serving.embeddings import check_characters, in_thread, tokenise
 from bertsmith.serving.entities import tagged, words_of
 from bertsmith.serving.exchange import Answer, Request, as_json, as_list, html
 from bertsmith.serving.request_error import RequestError
@@ -24,22 +25,39 @@ from bertsmith.serving.schemas import (
 )
 from bertsmith.serving.served import FrontModel
 
+MAX_WORDS = 262_144  # that /fill answers, for all masks of a request together
+MAX_SEQUENCE_CHARACTERS = 1 << 24  # of the texts that Hugging Face's form of it repeats for every word
 ATTRIBUTION_PASSES = 200  # about as many as integrated gradients take
 
 
 async def run_texts(
-    request: Request, model: FrontModel, verb: str, inputs: list[Any], *, factor: int = 1, **options: Any
+    request: Request,
+    model: FrontModel,
+    verb: str,
+    inputs: list[Any],
+    *,
+    factor: int = 1,
+    new_tokens: int = 0,
+    **options: Any,
 ) -> tuple[list[Any], int]:
     """The values of a verb for inputs that hold texts, and the number of their tokens.
 
     The tokens are counted here, so that requests above a limit never reach the model. `factor` is how often the network
-    reads each of them, for the queue.
+    reads each of them, and `new_tokens` how many it writes at most, for the queue.
     """
-    rows = await tokenise(model, [text for one in inputs for text in _strings(one)])
-    tokens = sum(map(len, rows)) + model.special_tokens * len(inputs)
-    result = await request.served.run(model, verb, inputs, tokens, work=tokens * factor, **options)
+    tokens = await _count_tokens(request, model, inputs)
+    result = await request.served.run(model, verb, inputs, tokens, work=tokens * factor + new_tokens, **options)
     assert result.values is not None
     return result.values, tokens
+
+
+async def _count_tokens(request: Request, model: FrontModel, inputs: list[Any]) -> int:
+    """The tokens of inputs that hold texts. A text that is in many of them, such as a query, is tokenised once."""
+    times = Counter(text for one in inputs for text in _strings(one))
+    check_characters(sum(len(text) * count for text, count in times.items()), request.limits)
+    rows = await tokenise(model, list(times), request.limits)
+    tokens = sum(len(row) * count for row, count in zip(rows, times.values(), strict=True))
+    return tokens + model.special_tokens * len(inputs)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -88,15 +106,28 @@ async def answer(request: Request, body: AnswerBody) -> Answer:
 async def fill(request: Request, body: FillBody) -> Answer:
     model = request.find(body.model, "fill")
     texts, one = as_list(body.inputs, request.limits)
-    values, _ = await run_texts(request, model, "fill", texts, top_k=body.top_k)
-    return _whole(values, one)
+    return _whole(await fill_texts(request, model, texts, body.top_k), one)
+
+
+async def fill_texts(
+    request: Request, model: FrontModel, texts: list[str], top_k: int, *, sequences: bool = False
+) -> list[Any]:
+    """Words for each mask. `sequences`: the answer will have the whole text for every word."""
+    rows = await tokenise(model, texts, request.limits)
+    words = [top_k * row.count(model.tokenizer.mask_id) for row in rows]
+    characters = sum(count * len(text) for count, text in zip(words, texts, strict=True)) if sequences else 0
+    if sum(words) > MAX_WORDS or characters > MAX_SEQUENCE_CHARACTERS:
+        fact = f"asks for {sum(words):,} words, which are too many for an answer"
+        raise RequestError(413, "inputs", fact, "Send fewer masks at a time, or a smaller top_k")
+    values, _ = await run_texts(request, model, "fill", texts, new_tokens=sum(words), top_k=top_k)
+    return values
 
 
 async def score(request: Request, body: ScoreBody) -> Answer:
     """A masked model reads a text once for each of its tokens."""
     model = request.find(body.model, "score")
     texts, one = as_list(body.inputs, request.limits)
-    longest = max(map(len, await tokenise(model, texts)), default=0)
+    longest = max(map(len, await tokenise(model, texts, request.limits)), default=0)
     factor = max(1, min(longest, model.served.max_length)) if "fill" in model.served.verbs else 1
     values, _ = await run_texts(request, model, "score", texts, factor=factor, pll_form=body.pll_form)
     return _whole(values, one)
@@ -105,18 +136,24 @@ async def score(request: Request, body: ScoreBody) -> Answer:
 async def generate(request: Request, body: GenerateBody) -> Answer:
     model = request.find(body.model, "generate")
     texts, one = as_list(body.inputs, request.limits)
+    return _whole(await generate_texts(request, model, texts, body), one)
+
+
+async def generate_texts(request: Request, model: FrontModel, texts: list[str], body: GenerateBody) -> list[Any]:
+    """Continuations of each text. The network reads a prompt once, and then each new token of each sample or beam."""
     options = msgspec.to_builtins(body)
     for name in ("inputs", "model"):
         del options[name]
-    factor = 1 + body.max_new_tokens * max(body.samples, body.num_beams)
-    values, _ = await run_texts(request, model, "generate", texts, factor=factor, **options)
-    return _whole(values, one)
+    length = min(body.max_new_tokens, model.served.max_length)
+    new_tokens = len(texts) * length * body.samples * body.num_beams
+    values, _ = await run_texts(request, model, "generate", texts, new_tokens=new_tokens, **options)
+    return values
 
 
 async def translate(request: Request, body: TranslateBody) -> Answer:
     model = request.find(body.model, "translate")
     texts, one = as_list(body.inputs, request.limits)
-    options = {"num_beams": body.num_beams, "length_penalty": body.length_penalty}
+    options: dict[str, Any] = {"num_beams": body.num_beams, "length_penalty": body.length_penalty}
     values, _ = await run_texts(request, model, "translate", texts, factor=1 + body.num_beams, **options)
     return _whole(values, one)
 
@@ -127,7 +164,8 @@ async def inspect(request: Request, body: InspectBody) -> Answer:
     if model.served.images:
         return await image_routes.inspect(request, model, body)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    tokens, most = sum(map(len, await tokenise(model, texts))), request.limits.inspect_tokens
+    tokens = sum(map(len, await tokenise(model, texts, request.limits)))
+    most = request.limits.inspect_tokens
     if tokens > most:
         raise RequestError(413, "inputs", f"has {tokens:,} tokens, and a page shows {most}", "Give a shorter text")
     passes = 2 + tokens + body.attributions * ATTRIBUTION_PASSES
@@ -139,8 +177,8 @@ async def tokenize(request: Request, body: TokenizeBody) -> Answer:
     """As text-embeddings-inference: for each text a list of tokens, with their bounds in characters."""
     model = request.find(body.model, "")
     texts, _ = as_list(body.inputs, request.limits)
+    request.served.check_tokens(await _count_tokens(request, model, texts))
     before, _, after = model.tokenizer.template if body.add_special_tokens else ((), (), ())
-    read = model.tokenizer.encode_with_offsets(texts)
 
     def special(ids: Sequence[int]) -> list[dict[str, Any]]:
         return [{"id": number, "text": model.tokenizer.piece(number), "special": True} for number in ids]
@@ -151,4 +189,8 @@ async def tokenize(request: Request, body: TokenizeBody) -> Answer:
             for number, (start, stop) in zip(ids, offsets, strict=True)
         ]
 
-    return as_json([special(before) + plain(ids, offsets) + special(after) for ids, offsets in read])
+    def read(texts: Sequence[str]) -> Answer:
+        found = model.tokenizer.encode_with_offsets(texts)
+        return as_json([special(before) + plain(ids, offsets) + special(after) for ids, offsets in found])
+
+    return await in_thread(sum(map(len, texts)), read, texts)

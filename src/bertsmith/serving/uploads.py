@@ -34,8 +34,8 @@ def _form(kind: str, content: bytes) -> dict[str, Any]:
     if found is None:
         raise RequestError(400, "body", "is a form without a boundary", "Let the client write the Content-Type")
     boundary = (found[1] or found[2]).encode("latin-1")
-    before, *parts, after = (b"\r\n" + content).split(b"\r\n--" + boundary, MAX_PARTS + 1) if content else (b"", b"")
-    if before.strip() or not parts or not after.startswith(b"--"):
+    before, *parts = (b"\r\n" + content).split(b"\r\n--" + boundary, MAX_PARTS + 1)
+    if before.strip() or len(parts) < 2 or not parts.pop().startswith(b"--"):
         raise RequestError(400, "body", "is no form that is complete", "Send multipart/form-data")
     fields: dict[str, Any] = {}
     images: list[str] = []

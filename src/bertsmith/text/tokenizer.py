@@ -277,7 +277,7 @@ class Tokenizer:
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The token ids of each text, and the start and end of each token in characters."""
         with wrap_library_errors("text", TextError):
-            return [(one.ids, one.offsets) for one in self._inner.encode_batch(list(texts), add_special_tokens=False)]
+            return long_texts.encode_with_offsets(self._inner, texts)
 
     def to_json(self) -> dict[str, Any]:
         """The contents of tokenizer.json."""

@@ -318,3 +318,12 @@ def test_the_class_of_an_f1_is_named_on_terminal_report_and_model_card(
     assert result["details"]["positive"] == "purr"
     for place in (tmp_path / "out" / "report.html", learnt[0] / "report.html", learnt[0] / "model" / "README.md"):
         assert "F1 of " in place.read_text(), place
+
+
+@pytest.mark.parametrize("length", [2, 65])
+def test_a_length_that_the_model_does_not_read_is_refused(tmp_path: Path, length: int) -> None:
+    model = kept(tmp_path / "model", "class", task="classify")
+    data = rows(tmp_path / "test.csv", 4, ("no", "yes"), "text,label")
+    how: dict[str, Any] = {"suite": None, "data": None, "out": None, "seeds": 1, "limit": None, "shots": None}
+    with pytest.raises(RecipeError, match=rf"^data\.max_length: is {length}\. Give 8 to 64\.$"):
+        evaluate.evaluate(model, [str(data), f"data.max_length={length}"], **how)

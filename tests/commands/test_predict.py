@@ -55,6 +55,24 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def test_predictions_read_as_many_tokens_as_training_and_say_what_they_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = load(saved(tmp_path / "model", "class", max_length=8))
+    whole, read = "the old dog sees the green garden", "the old dog sees the green"
+    assert model.prediction_length == 8 < model.max_length
+    long, short = model.predict([whole, read])
+    assert long.truncated_tokens == 1 and "truncated_tokens" not in short
+    assert long.probabilities == pytest.approx(short.probabilities, abs=1e-6)
+    fact = (
+        "bertsmith: 1 text is longer than the 8 tokens that the model was fine-tuned to read, and truncated; "
+        "finetune with data.max_length reads more\n"
+    )
+    for out in (None, tmp_path / "found.jsonl"):
+        predict.predict(Path(model.path), [], texts=[whole, read], out=out)
+        assert capsys.readouterr().err == fact
+
+
 def test_predictions_come_in_the_order_of_the_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,9 +140,11 @@ def test_vectors_go_to_a_file(masked: Path, tmp_path: Path) -> None:
 
 def test_the_nearest_text_of_a_text_is_itself(masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [text for text in TEXTS if text]
-    (tmp_path / "lines.txt").write_text("\n".join(texts))
+    (tmp_path / "lines.txt").write_text("\n\n".join(texts))
     embed.search(masked, texts[:2], [str(tmp_path / "lines.txt")], top_k=2, as_json=True)
-    found = said(capsys)
+    printed = capsys.readouterr()
+    assert printed.err == f"bertsmith: {tmp_path / 'lines.txt'}: {len(texts) - 1} blank lines have no row\n"
+    found = [json.loads(line) for line in printed.out.splitlines()]
     assert [one["neighbours"][0]["text"] for one in found] == texts[:2]
     assert all(one["neighbours"][0]["cosine"] == pytest.approx(1, abs=1e-2) for one in found)
 

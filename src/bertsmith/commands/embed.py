@@ -14,7 +14,7 @@ from bertsmith.data.output import Output
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference.load import load_text_model
 from bertsmith.inference.semantic_search import semantic_search
-from bertsmith.runs.inference_output import checked_inputs, notice_once, output_settings, remaining_inputs
+from bertsmith.runs.inference_output import checked_inputs, notice, notice_once, output_settings, remaining_inputs
 
 CONSOLE = terminal.console()
 
@@ -55,10 +55,10 @@ def search(
         raise RecipeError("--out", "is for images, whose page shows them", "Use --json for texts")
     names = checked_inputs(corpus)
     loaded = load_text_model(model)
-    lines = list(dict.fromkeys(unlabelled.texts(names)))
+    lines = list(dict.fromkeys(unlabelled.texts(names, notice)))
     if not lines:
         raise TextError("--corpus", "holds no text")
-    queries = list(texts) if texts else list(unlabelled.texts(["-"]))
+    queries = list(texts) if texts else list(unlabelled.texts(["-"], notice))
     # Vectors of length one, whatever the folder says: inner products are cosines only then.
     vectors, asked = loaded.embed(lines, normalise=True), loaded.embed(queries, normalise=True)
     cosines, indices = semantic_search(vectors, asked, min(top_k, len(lines)))

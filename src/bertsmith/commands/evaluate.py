@@ -18,6 +18,7 @@ from bertsmith.data.labelled.mismatch import kind_of, mismatch
 from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.inference.load import load_text_model
+from bertsmith.inference.loaded import MIN_LENGTH
 from bertsmith.inference.model import Model
 from bertsmith.insight import evaluation
 from bertsmith.models.hf import folder as folders
@@ -120,8 +121,9 @@ def evaluate_model(
         lines.append(f"labels by the model's names: {shown}")
     for line in () if quiet else lines:
         CONSOLE.print(line)
-    length = settings.max_length or source.get("max_length")
-    length = min(length, loaded.max_length) if isinstance(length, int) and length >= 8 else loaded.max_length
+    length = loaded.prediction_length if settings.max_length is None else settings.max_length
+    if not MIN_LENGTH <= length <= loaded.max_length:
+        raise RecipeError("data.max_length", f"is {length}", f"Give {MIN_LENGTH} to {loaded.max_length:,}")
     temperature = source.get("temperature")
     findings = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
     options: dict[str, Any] = {

@@ -25,7 +25,7 @@ BATCH_LINES = 1024  # lines translated at once: the first translation need not w
 def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **options: Any) -> None:
     """Each prompt, or each line of standard input, with its continuation."""
     loaded = load_text_model(model)
-    for one in loaded.generate(list(prompts) or unlabelled.texts(["-"]), full=True, **options):
+    for one in loaded.generate(list(prompts) or unlabelled.texts(["-"], notice), full=True, **options):
         if one.truncated_tokens:
             fact = f"{one.truncated_tokens:,} of its tokens exceed the maximum length of the model"
             notice(f"'{one.prompt[:40]}...': {fact}. They were left out.")

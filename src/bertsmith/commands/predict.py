@@ -12,8 +12,9 @@ from bertsmith.data.labelled import unlabelled
 from bertsmith.data.output import Output
 from bertsmith.errors import FolderError, TextError
 from bertsmith.inference.load import load_text_model
+from bertsmith.inference.model import Model
 from bertsmith.models.hf.folder import finetune_command
-from bertsmith.runs.inference_output import checked_inputs, notice_once, output_settings, remaining_inputs
+from bertsmith.runs.inference_output import checked_inputs, notice, notice_once, output_settings, remaining_inputs
 from bertsmith.tasks.base import Task
 
 BATCH_LINES = 1024  # lines predicted at once: the first prediction need not wait for the last line
@@ -37,19 +38,31 @@ def predict(
     squad = out is not None and out.suffix == ".json"
     if squad and columns.kind != "answer":
         raise TextError(out, "SQuAD's format is for question answering only", "Use .jsonl")
-    read = partial(unlabelled.examples, names, columns, notice_once())
+    read, truncated = partial(unlabelled.examples, names, columns, notice_once()), 0
     if out is None:
         for prediction in loaded.predict_stream(read(), BATCH_LINES):
             print(terminal.json_line(prediction), flush=True)
+            truncated += "truncated_tokens" in prediction
+        _report_truncated(truncated, loaded)
         return
     with Output(out, partial(output_settings, loaded, "predict", {})) as output:
         remaining = remaining_inputs(output, read, repr, names)
         with terminal.ProgressCounter("predictions", output.rows) as counter:
             while batch := list(islice(remaining, BATCH_LINES)):
-                rows = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in loaded.predict(batch))
+                predictions = loaded.predict(batch)
+                rows = (json.dumps(prediction, ensure_ascii=False) + "\n" for prediction in predictions)
                 output.add(map(repr, batch), "".join(rows).encode())
                 counter.update(output.rows)
+                truncated += sum("truncated_tokens" in prediction for prediction in predictions)
         output.finish(_to_squad if squad else None)
+    _report_truncated(truncated, loaded)
+
+
+def _report_truncated(count: int, model: Model) -> None:
+    if count:
+        longer = "1 text is" if count == 1 else f"{count:,} texts are"
+        limit = f"{model.prediction_length:,} tokens that the model was fine-tuned to read"
+        notice(f"{longer} longer than the {limit}, and truncated; finetune with data.max_length reads more")
 
 
 def _to_squad(part: Path, target: Path) -> None:

@@ -37,6 +37,7 @@ from bertsmith.tasks.base import Task
 from bertsmith.text.tokenizer import Tokenizer
 
 CHOICES = {"pooling": get_args(Pooling), "layer_join": get_args(LayerJoin), "precision": get_args(Precision)}
+MIN_LENGTH = 8  # tokens of an input; a folder that claims less is not believed
 MAX_LABELS_SHOWN = 6  # labels in the repr of a model
 
 
@@ -138,6 +139,16 @@ class LoadedModel:
         64
         """
         return self.trunk.config.max_length
+
+    @property
+    def prediction_length(self) -> int:
+        """The tokens of an input that a fine-tuned model predicts from: as many as it was trained and scored with.
+
+        >>> bertsmith.load("runs/reviews").prediction_length
+        64
+        """
+        trained = self.training_data.get("max_length")
+        return min(trained, self.max_length) if isinstance(trained, int) and trained >= MIN_LENGTH else self.max_length
 
     def save(self, folder: str | Path) -> Path:
         """Write a model folder, which `bertsmith.load` and transformers open, and return its path.

@@ -259,7 +259,8 @@ class Model(LoadedModel):
     def predict(self, texts: Any) -> Any:
         """The prediction of a fine-tuned model for one input or many: label, number, tags, answer, choice or text.
 
-        An input is a text, a pair of texts as a tuple, or a dictionary with the columns of the training data.
+        An input is a text, a pair of texts as a tuple, or a dictionary with the columns of the training data. It is
+        read up to `prediction_length` tokens, and a prediction says how many of its `truncated_tokens` were not.
 
         >>> reviews = bertsmith.load("runs/reviews")
         >>> reviews.predict("I liked it.").label in reviews.labels
@@ -272,9 +273,12 @@ class Model(LoadedModel):
             remedy = "Take its vectors: embed" if self.embeds_sentences else remedy
             raise FolderError(self.path, "was not fine-tuned to predict anything", remedy)
         examples, one = inputs.as_examples(self.input_format(), texts)
-        items = self.objective.preprocess(examples, self.tokenizer, self.max_length)
+        items = self.objective.preprocess(examples, self.tokenizer, self.prediction_length)
         found = predict(self.objective, examples, items, device=self.device, outputs=self.task_outputs)
         predictions = [Prediction(said) for said in found]
+        for item in items:
+            if item.truncated:
+                predictions[item.example]["truncated_tokens"] = item.truncated
         return predictions[0] if one else predictions
 
     def predict_stream(self, examples: Iterator[Any], chunk_size: int = 1024) -> Iterator[dict[str, Any]]:

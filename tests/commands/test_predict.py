@@ -62,7 +62,8 @@ def test_predictions_read_as_many_tokens_as_training_and_say_what_they_left_out(
     whole, read = "the old dog sees the green garden", "the old dog sees the green"
     assert model.prediction_length == 8 < model.max_length
     long, short = model.predict([whole, read])
-    assert long.truncated_tokens == 1 and "truncated_tokens" not in short
+    assert long.truncated_tokens == 1
+    assert "truncated_tokens" not in short
     assert long.probabilities == pytest.approx(short.probabilities, abs=1e-6)
     fact = (
         "bertsmith: 1 text is longer than the 8 tokens that the model was fine-tuned to read, and truncated; "

@@ -126,7 +126,7 @@ def prepare_text(texts: Sequence[str], out: Path, kind: Kind, lowercase: bool) -
     corpus, tokenizer, data = Corpus(texts), out / f"tokenizer-{kind}", out / f"data-{kind}"
     if not (tokenizer / "tokenizer.json").exists():
         size, _ = autoconfig.vocabulary_size(corpus.estimated_words)
-        lower = None if kind == "t5" else lowercase  # T5's tokenizer keeps case
+        lower = None if kind in ("t5", "bpe") else lowercase  # these keep case
         prepare.tokenizer(texts, tokenizer, TokenizerConfig(kind=kind, vocabulary=size, lowercase=lower))
     share = autoconfig.validation_share(corpus.estimated_words)
     prepare.prepare(texts, data, tokenizer, validation_share=share)

@@ -18,8 +18,8 @@ from bertsmith.data.labelled.mismatch import kind_of, mismatch
 from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.inference.load import load_text_model
-from bertsmith.inference.loaded import MIN_LENGTH
 from bertsmith.inference.model import Model
+from bertsmith.inference.training_data import MIN_LENGTH
 from bertsmith.insight import evaluation
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import image_classifiers

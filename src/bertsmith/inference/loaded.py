@@ -18,6 +18,7 @@ from bertsmith.inference import inputs
 from bertsmith.inference.embedder import Embedder, LayerJoin, Precision
 from bertsmith.inference.fill import MaskPredictor
 from bertsmith.inference.save import Origin, save
+from bertsmith.inference.training_data import TrainingData
 from bertsmith.insight.inspection.assembly import inspect
 from bertsmith.insight.inspection.inspection import Inspection
 from bertsmith.insight.inspection.subject import Subject
@@ -37,7 +38,6 @@ from bertsmith.tasks.base import Task
 from bertsmith.text.tokenizer import Tokenizer
 
 CHOICES = {"pooling": get_args(Pooling), "layer_join": get_args(LayerJoin), "precision": get_args(Precision)}
-MIN_LENGTH = 8  # tokens of an input; a folder that claims less is not believed
 MAX_LABELS_SHOWN = 6  # labels in the repr of a model
 
 
@@ -59,7 +59,7 @@ class LoadedModel:
         self.has_lm_head = has_lm_head
         self.sentence_config = sentence_config or SentenceConfig()
         self.embeds_sentences = sentence_config is not None  # the folder says how texts are pooled
-        self.training_data = training_data or {}  # the columns of the training data, if the folder names them
+        self.training_data = TrainingData(training_data or {})
         self._origin = origin
         self._embedders: dict[tuple[Any, ...], Embedder] = {}  # prepacking the weights takes longer than one text
         self._engines: dict[tuple[Any, ...], GenerationEngine] = {}
@@ -147,8 +147,7 @@ class LoadedModel:
         >>> bertsmith.load("runs/reviews").prediction_length
         64
         """
-        trained = self.training_data.get("max_length")
-        return min(trained, self.max_length) if isinstance(trained, int) and trained >= MIN_LENGTH else self.max_length
+        return self.training_data.length(self.max_length)
 
     def save(self, folder: str | Path) -> Path:
         """Write a model folder, which `bertsmith.load` and transformers open, and return its path.
@@ -244,15 +243,7 @@ class LoadedModel:
         >>> bertsmith.load("runs/reviews").input_format().kind
         'classify'
         """
-        task = self.objective
-        assert isinstance(task, Task)
-        kind, columns = task.file_kind(task.config), self.training_data
-        tags = frozenset(task.labels) if kind == "tag" else frozenset[str]()
-        texts, contexts = columns.get("texts"), columns.get("context_columns")
-        if columns.get("kind") != kind or not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-            return TrainedOn(kind=kind, tags=tags)
-        contexts = contexts if isinstance(contexts, int) and 0 < contexts < len(texts) else 1
-        return TrainedOn(kind=kind, texts=tuple(texts), context_columns=contexts, tags=tags)
+        return self.training_data.input_format(self.objective)
 
     def language_model(self) -> LanguageModel:
         """The language model, masked or causal, that gives tokens their probabilities.

@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test test-fast check docs bench torture mutants clean
+.PHONY: demo test test-fast test-rest check docs bench torture mutants clean
 
 demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in the package, in about five minutes
 	$(BIN)/bertsmith demo --out runs/demo
@@ -15,8 +15,11 @@ demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in
 test-fast: $(VENV)/.dev  ## the tests of every room that take less than a second each; less than two minutes on two cores
 	$(PYTEST) -n auto --dist worksteal -m "not slow"
 
-test: $(VENV)/.dev  ## the whole suite; what needs a GPU or the shared datasets skips where there are none
+test: $(VENV)/.dev  ## the suite: every promise; what needs a GPU or the shared datasets skips where there are none
 	$(PYTEST) -n auto --dist worksteal
+
+test-rest: $(VENV)/.dev  ## the costly cases that the suite leaves out, since others show the same
+	$(PYTEST) -n auto --dist worksteal --exhaustive rest
 
 torture: $(VENV)/.dev  ## promises of reliability at their full figure (200 kills, 10,000 flipped bits); about an hour
 	$(PYTEST) --torture bench/results/torture.json

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ KEPT: list[dict[str, object]] = []  # of each test that tortures: its promise, h
 def pytest_addoption(parser: pytest.Parser) -> None:
     use = "run only tests marked `torture`, as often as they promise, and write the figures into this file"
     parser.addoption("--torture", metavar="FILE", type=Path, help=use)
+    use = "of tests marked `exhaustive`, run all cases, or only those that the suite leaves out"
+    parser.addoption("--exhaustive", choices=("all", "rest"), help=use)
 
 
 @pytest.fixture
@@ -88,6 +91,10 @@ def shared() -> Path:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--torture") is not None:
         items[:] = [item for item in items if item.get_closest_marker("torture")]
+    elif config.getoption("--exhaustive") != "all" and not any("::" in argument for argument in config.args):
+        suite, rest = _divided(items)
+        items[:], left_out = (rest, suite) if config.getoption("--exhaustive") == "rest" else (suite, rest)
+        config.hook.pytest_deselected(items=left_out)
     items[:] = _dealt(items, getattr(config, "workerinput", {"workercount": 1})["workercount"])
     if torch.cuda.is_available():
         return
@@ -112,6 +119,18 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # extension modules report what is left when Python ends
+
+
+def _divided(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The tests of the suite, and the cases of tests marked `exhaustive` that it leaves out."""
+    parts: tuple[list[pytest.Item], list[pytest.Item]] = [], []
+    seen = Counter[tuple[Path, str]]()
+    for item in items:
+        marker = item.get_closest_marker("exhaustive")
+        test = item.path, getattr(item, "originalname", item.name)
+        parts[marker is not None and seen[test] >= marker.kwargs.get("suite", 0)].append(item)
+        seen[test] += 1
+    return parts
 
 
 def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:

@@ -142,6 +142,7 @@ def test_the_path_from_text_to_filled_masks(tmp_path: Path) -> None:
     assert "[MASK]" not in answer["best"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("it runs commands in processes")
 def test_continued_pretraining_with_new_tokens(model: Path, tmp_path: Path) -> None:
     """tokenizer --extend, prepare, pretrain start=: a text with words that the model's vocabulary lacks."""

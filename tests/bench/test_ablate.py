@@ -14,6 +14,7 @@ TINY = "model.layers=1 model.width=32 model.heads=2 model.feed_forward=64 data.b
 MIXED = "objective.kind=mixed objective.causal_share=0.125"
 
 
+@pytest.mark.exhaustive
 def test_variants_are_evaluated_on_the_same_masked_tokens(tmp_path: Path) -> None:
     data, out = prepared(tmp_path), tmp_path / "ablate.json"
     variants = ["", "train.average=0.5 train.average_decay=1", MIXED]

@@ -66,6 +66,7 @@ def test_paths_that_need_a_gpu_are_left_out_on_a_cpu() -> None:
     assert curves.way_of("all", EXACT, CPU) == curves.Way(whole=False, kernel=None, precision="pure")
 
 
+@pytest.mark.exhaustive
 def test_the_exact_path_is_reproducible_and_depends_on_the_seed(run_of: Any, exact: Any) -> None:
     (first, figures), (second, again) = exact, run_of(EXACT)
     assert len(first) == 6
@@ -73,6 +74,7 @@ def test_the_exact_path_is_reproducible_and_depends_on_the_seed(run_of: Any, exa
     assert curves.compared(run_of(EXACT, "train.seed=1")[0], first)["largest_difference"] > 0.05
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("name", ["last layer", "attention"])
 def test_exact_replacements_differ_by_rounding_alone(name: str, run_of: Any, exact: Any) -> None:
     (true, figures), (losses, found) = exact, run_of(curves.way_of(name, EXACT, CPU))
@@ -80,12 +82,14 @@ def test_exact_replacements_differ_by_rounding_alone(name: str, run_of: Any, exa
     assert found["held_out_loss"] == pytest.approx(figures["held_out_loss"], abs=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["half", "pure", "all"])
 def test_half_precision_is_close_and_not_equal(name: str, run_of: Any, exact: Any) -> None:
     losses, _ = run_of(curves.way_of(name, EXACT, CPU))
     assert 0 < curves.compared(losses, exact[0])["largest_difference"] < 0.05
 
 
+@pytest.mark.exhaustive
 def test_the_exact_path_computes_all_of_the_last_layer(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the path that does not passes the selected positions on."""
     asked: list[bool] = []

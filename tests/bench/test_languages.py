@@ -34,6 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     languages.main()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("trains a network")
 def test_a_text_is_judged_by_the_model_that_was_made_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = prepared(tmp_path)

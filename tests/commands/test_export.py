@@ -80,6 +80,7 @@ def test_a_classifier_is_exported_scored_and_used_by_every_verb(
     assert evaluated.scores["accuracy"] == weights["score"]
 
 
+@pytest.mark.exhaustive
 def test_the_python_call_returns_the_forms_and_the_model(tmp_path: Path) -> None:
     plain = written(tmp_path / "model", shape())
     made = bertsmith.export(bertsmith.load(plain), tmp_path / "onnx")
@@ -102,6 +103,7 @@ def broken(target: Path) -> None:
     onnx.save(graph, target)
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("scored", [True, False])
 def test_int8_that_loses_too_much_is_refused_and_leaves_nothing(
     scored: bool, classifier: Path, labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -118,6 +120,7 @@ def test_int8_that_loses_too_much_is_refused_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_graph_that_is_not_the_model_is_refused(
     classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +136,7 @@ def test_a_graph_that_is_not_the_model_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_only_an_older_export_is_replaced(classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BertsmithError, match="is not an exported folder"):
         export.export(classifier, classifier)

@@ -319,6 +319,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     assert one == other
 
 
+@pytest.mark.exhaustive
 def test_an_interrupted_run_saves_and_resumes(
     learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +340,7 @@ def test_an_interrupted_run_saves_and_resumes(
     assert_equal(weights(tmp_path), weights(learnt))
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_signal_stops_an_evaluation_at_once_and_the_resumed_run_does_it(
     number: int, learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -416,6 +418,7 @@ def test_the_weights_of_the_best_or_the_last_evaluation_are_kept(
     assert run["metrics"]["step"] == (4 if keep == "best" else 8)
 
 
+@pytest.mark.exhaustive
 def test_early_stopping_after_evaluations_without_a_better_score(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,6 +508,7 @@ def test_without_a_dev_file_a_tenth_is_held_out(base: Path, data: Path, tmp_path
     assert result["protocol"]["measured_on"] == str(data / "train.csv")
 
 
+@pytest.mark.exhaustive
 def test_examples_spooled_to_disk_give_the_same_weights(
     learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -765,6 +769,7 @@ def test_a_mistake_can_be_corrected_in_the_same_folder(tmp_path: Path, base: Pat
         )
 
 
+@pytest.mark.exhaustive
 def test_a_native_network_is_pretrained_and_fine_tuned(data: Path, tmp_path: Path) -> None:
     """Pretrained with NSP, whose head its folder layout lacks; then classification by mean pooling."""
     small = ["width=32", "heads=2", "layers=2", "feed_forward=48", "max_length=32"]

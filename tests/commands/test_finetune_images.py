@@ -116,6 +116,7 @@ def test_images_of_several_sizes_keep_them(trained: bertsmith.Run, tmp_path: Pat
     assert found.config.image_size == 8
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("distillation", ["hard", "soft"])
 def test_a_deit_learns_from_a_convolutional_teacher(
     convnet: bertsmith.Run, images: Path, tmp_path: Path, distillation: str
@@ -153,6 +154,7 @@ def test_a_convolutional_network_is_a_folder_of_our_own(convnet: bertsmith.Run, 
             image_classifiers.read(broken)
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_run_ends_as_if_it_had_not_been(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

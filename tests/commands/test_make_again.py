@@ -34,6 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return moved
 
 
+@pytest.mark.exhaustive
 def test_a_copied_run_goes_on_in_its_own_folder(tmp_path: Path, clock: list[float]) -> None:
     text, first, second = write_text(tmp_path / "text.txt", documents=300), tmp_path / "first", tmp_path / "second"
     make.make([str(text)], first, budget="10m")

@@ -125,6 +125,7 @@ def test_the_same_command_resumes_a_run_that_was_killed(
         make.make([str(domain)], out, budget="10m")
 
 
+@pytest.mark.exhaustive
 def test_a_network_without_a_head_gets_one_while_it_is_frozen(
     home: Path, domain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_network_without_a_head_gets_one_while_it_is_frozen(
     assert load(out).fill("the deer sees the [MASK] .").best
 
 
+@pytest.mark.exhaustive
 def test_a_causal_model_is_continued(domain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuation, "MIN_CHARACTERS", {"words": 1.0})  # a vocabulary of 300 spells most words
     data = prepared(tmp_path / "home", "bpe")
@@ -170,6 +172,7 @@ def causal_recipe(data: Path, out: Path) -> Recipe:
     return config.build(values, Recipe, "gpt.toml")
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_got_worse_is_not_to_be_used(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ def test_a_recipe_that_fails_stops_no_other_and_is_tried_again(
     assert sorted(row["name"] for row in known(out)["rows"]) == ["first", "second", "third"]
 
 
+@pytest.mark.exhaustive
 def test_with_equal_flops_all_spend_what_the_first_spends_in_its_time(tmp_path: Path) -> None:
     data, out = prepared(tmp_path), tmp_path / "race"
     first = written(tmp_path, "bert")

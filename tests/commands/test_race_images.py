@@ -61,6 +61,7 @@ def test_networks_race_for_equal_time_and_no_work_is_done_twice(
         race_images.race(ENTRIES, out, rules=Rules(budget="1s", points=3), data=images)
 
 
+@pytest.mark.exhaustive
 def test_with_equal_flops_all_networks_spend_what_the_first_spends(tmp_path: Path) -> None:
     images, out = save_folder(tmp_path / "images", 24), tmp_path / "race"
     smaller = f"{VIT} network.feed_forward=16"
@@ -78,6 +79,7 @@ def test_flops_of_an_image_are_those_of_its_tokens(tmp_path: Path) -> None:
     assert convnet == CONVNET.flops(1, 0.0) / 4  # a quarter of the pixels of 32 x 32
 
 
+@pytest.mark.exhaustive
 def test_a_network_that_fails_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images, out = save_folder(tmp_path / "images", 24), tmp_path / "race"
     with pytest.raises(RunError, match=r"1 of 2 recipes failed: vit-tiny .*\. The reasons are printed above"):
@@ -109,6 +111,7 @@ def test_mistakes_are_reported_before_any_training(arguments: list[str], line: s
     assert not (tmp_path / "race").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_race_on_text_does_not_go_on_in_the_folder_of_one_on_images(tmp_path: Path) -> None:
     images, out = save_folder(tmp_path / "images", 24), tmp_path / "race"
     race_images.race(ENTRIES[1:], out, rules=RULES, data=images)

@@ -119,6 +119,7 @@ def test_the_shards_of_a_cluster_are_those_of_one_machine(
     assert contents(tmp_path / "out") == text.expected
 
 
+@pytest.mark.exhaustive
 @needs_ray
 def test_a_client_of_a_cluster_makes_the_same_shards(tmp_path: Path, text: Text, ray_cluster: tuple[Any, str]) -> None:
     try:
@@ -130,6 +131,7 @@ def test_a_client_of_a_cluster_makes_the_same_shards(tmp_path: Path, text: Text,
     assert contents(tmp_path / "out") == text.expected
 
 
+@pytest.mark.exhaustive
 @needs_ray
 def test_the_number_of_chunks_in_flight_is_bounded(text: Text, ray_cluster: tuple[Any, str]) -> None:
     given, done, most = 0, 0, 0
@@ -149,6 +151,7 @@ def test_the_number_of_chunks_in_flight_is_bounded(text: Text, ray_cluster: tupl
     assert most == 3 * PREFETCH
 
 
+@pytest.mark.exhaustive
 @needs_ray
 def test_a_killed_worker_and_a_killed_node_cost_their_chunks_only(
     tmp_path: Path, text: Text, ray_cluster: tuple[Any, str]
@@ -175,6 +178,7 @@ def test_a_killed_worker_and_a_killed_node_cost_their_chunks_only(
     assert contents(tmp_path / "out") == text.expected
 
 
+@pytest.mark.exhaustive
 @needs_ray
 def test_a_killed_driver_goes_on_where_its_journal_ends(
     tmp_path: Path, text: Text, ray_cluster: tuple[Any, str]
@@ -200,6 +204,7 @@ def test_a_killed_driver_goes_on_where_its_journal_ends(
     assert contents(out) == text.expected
 
 
+@pytest.mark.exhaustive
 @needs_ray
 def test_a_cluster_of_this_machine_ends_with_its_run(
     tmp_path: Path, text: Text, monkeypatch: pytest.MonkeyPatch

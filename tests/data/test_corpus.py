@@ -315,6 +315,7 @@ def measured(script: str, *arguments: str) -> list[float]:
     return [float(word) for word in done.stdout.split()]
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("laid", ["lines", "one document", "one line", "records", "blank lines"])
 def test_memory_does_not_grow_with_the_file(laid: str, tmp_path: Path) -> None:

@@ -337,6 +337,7 @@ print(*(work(lambda: read(path)) for path in sys.argv[2:]), pace(), (peak() - be
 """
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("unit", ["the old, ", "captain", "漢"])
 def test_a_line_of_ten_megabytes_takes_little_time_and_memory(unit: str, plain: Path, tmp_path: Path) -> None:
     short = unit * 1000

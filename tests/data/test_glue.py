@@ -102,6 +102,7 @@ PUBLISHED = {  # train and dev: rows, and how many of each class
 }
 
 
+@pytest.mark.exhaustive(suite=3)
 @pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize("name", PUBLISHED)

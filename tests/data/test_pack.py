@@ -97,6 +97,7 @@ def test_the_worked_example_is_what_comes_out():
         assert "batches    " + "  ".join(batches) in picture
 
 
+@pytest.mark.exhaustive(suite=8)
 @pytest.mark.parametrize("pairs", ["none", "across", "nsp", "sop"])
 @pytest.mark.parametrize(
     ("tokens", "length"), [(1024, 32), (1024, 64), (1024, 128), (4096, 32), (4096, 128), (4096, 512)]
@@ -166,6 +167,7 @@ def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
         assert np.array_equal(packed.ids[real], text.ids[packed.corpus_positions[real]])
 
 
+@pytest.mark.exhaustive(suite=4)
 @pytest.mark.parametrize("pairs", ["none", "across"])
 @pytest.mark.parametrize(("documents", "tokens"), [(300, 1024), (30, 1024), (3, 1024)])
 def test_without_pairs_every_token_is_seen_once_in_every_epoch_of_a_round(documents, tokens, pairs, section):
@@ -276,6 +278,7 @@ def test_across_documents_a_feed_resumes_at_its_position_with_any_number_of_work
             assert batch.target_positions.tolist() == expected.target_positions.tolist()
 
 
+@pytest.mark.exhaustive(suite=2)
 @pytest.mark.parametrize(("documents", "tokens"), [(300, 1024), (30, 1024), (3, 1024)])
 def test_with_nsp_every_token_occurs_once_an_epoch_outside_of_random_seconds(documents, tokens, section):
     text = prose(documents, sentences=40 if documents == 3 else 12)
@@ -303,6 +306,7 @@ def test_with_nsp_every_token_occurs_once_an_epoch_outside_of_random_seconds(doc
     assert abs((np.concatenate(labels) == 0).mean() - 0.5) < 0.01
 
 
+@pytest.mark.exhaustive(suite=4)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("documents", [300, 30, 1])
 def test_in_order_every_token_is_seen_once_in_every_epoch_of_a_round(documents, seed, section):
@@ -436,6 +440,7 @@ class Vast:
         return np.full(lengths.sum(), 9, np.int32)
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("tokens", [4096, 65_536])
 @pytest.mark.parametrize(("pairs", "documents"), [("nsp", 35_000), ("across", 45_000)])
 def test_the_billionth_sequence_is_found_again_at_once(tokens, pairs, documents):

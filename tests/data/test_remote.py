@@ -137,6 +137,7 @@ def test_text_is_read_from_a_bucket_and_shards_are_written_there(
     assert sum(1 for _ in pattern.documents()) == 500
 
 
+@pytest.mark.exhaustive
 @needs_s3
 def test_a_killed_run_goes_on_from_the_journal_in_the_bucket(
     tmp_path: Path, s3: str, texts: Path, tokenizer: Tokenizer

@@ -125,6 +125,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path, times: int) -> None:
     Shards(tmp_path / "good").verify()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_every_flipped_bit_of_the_index_is_found_at_opening(tmp_path: Path) -> None:
     """Shards are mapped by the index before their own hashes are held against the manifest."""

@@ -203,6 +203,7 @@ def test_any_bytes_are_questions_or_one_clear_line(
     assert "\n" not in said
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def make(kind: Kind, folder: Path) -> None:
         prepare(corpus, train(corpus.lines(), pieces), folder, validation_share=VALID, workers=1)
 
 
+@pytest.mark.exhaustive(suite=5)
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_tiny_recipe_learns_as_it_always_has(
     name: str, data: Callable[[Kind], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,6 +39,7 @@ def test_no_private_words_are_left() -> None:
     assert not left, left
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("room", TO_SWEEP)
 def test_a_file_that_is_swept_is_struck_out(room: str) -> None:
     swept = TO_SWEEP[room] - files().keys()

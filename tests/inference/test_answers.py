@@ -70,6 +70,7 @@ class Uncached(GenerationEngine):
         return now()[:, 0], step
 
 
+@pytest.mark.exhaustive(suite=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("form", FORMS)

@@ -257,6 +257,7 @@ def table(folder: Path, tongue: dict[str, str], count: int = 12) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_with_examples_a_model_finds_out_which_words_are_asked_for(reader: Path) -> None:
     model = load(reader)
     assert isinstance(model.objective, CausalLM)

@@ -64,6 +64,7 @@ class Anew(GenerationEngine):
         return scores()[:, 0], step
 
 
+@pytest.mark.exhaustive(suite=8)
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 @pytest.mark.parametrize("network", ["gpt2", "gpt", "rotary", "local"])
 def test_a_cache_changes_no_token(network: str, config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:

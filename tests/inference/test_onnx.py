@@ -100,6 +100,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return written(folder / "model", shape()), graph_of(load(folder / "model", device="cpu"), folder / "onnx")
 
 
+@pytest.mark.exhaustive(suite=2)
 @pytest.mark.parametrize("member", MEMBERS)
 def test_every_family_has_the_logits_of_transformers_in_plain_onnxruntime(member: str, tmp_path: Path) -> None:
     config = config_of(member)
@@ -128,6 +129,7 @@ def test_every_family_has_the_logits_of_transformers_in_plain_onnxruntime(member
             assert [word.probability for word in blank] == pytest.approx([word.probability for word in same], abs=MOST)
 
 
+@pytest.mark.exhaustive(suite=2)
 @pytest.mark.parametrize("name", KINDS)
 def test_every_task_predicts_the_same(name: str, tmp_path: Path) -> None:
     ours = load(finetuned(tmp_path / "model", name), device="cpu")
@@ -144,6 +146,7 @@ def test_every_task_predicts_the_same(name: str, tmp_path: Path) -> None:
     assert len({repr(one) for one in first}) > 1
 
 
+@pytest.mark.exhaustive
 def test_a_graph_of_multiple_choice_takes_all_endings_at_once(tmp_path: Path) -> None:
     ours = load(finetuned(tmp_path / "model", "choose"), device="cpu")
     graph_of(ours, tmp_path / "onnx")
@@ -157,6 +160,7 @@ def test_a_graph_of_multiple_choice_takes_all_endings_at_once(tmp_path: Path) ->
     assert np.abs(logits - wanted).max() <= MOST
 
 
+@pytest.mark.exhaustive
 def test_a_classifier_of_the_mean_does_not_read_padding(tmp_path: Path) -> None:
     config = replace(config_of("modernbert-base"), width=32, heads=4)
     task = stirred(CASES["class"].make(Transformer(config)))
@@ -192,6 +196,7 @@ def test_published_weights_give_the_same_embeddings_and_nearly_the_same_in_int8(
     assert any(list(one.dims) == [384] for one in scales)  # one for each output channel
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("member", ["albert-base", "bert-tiny"])
 def test_weights_that_are_read_twice_are_quantised_once(member: str, tmp_path: Path) -> None:
     ours = load(written(tmp_path / "model", config_of(member)), device="cpu")
@@ -202,6 +207,7 @@ def test_weights_that_are_read_twice_are_quantised_once(member: str, tmp_path: P
     assert len(names) == len(set(names))
 
 
+@pytest.mark.exhaustive
 def test_vectors_are_pooled_as_asked_from_the_last_layer_only(tmp_path: Path) -> None:
     trunk = stirred(Transformer(shape()))
     state = {f"trunk.{name}": weight for name, weight in trunk.state_dict().items()}
@@ -219,6 +225,7 @@ def test_vectors_are_pooled_as_asked_from_the_last_layer_only(tmp_path: Path) ->
         theirs.embed("a text", precision="bfloat16")
 
 
+@pytest.mark.exhaustive
 def test_rows_of_padding_alone_are_numbers(tmp_path: Path) -> None:
     ours = load(written(tmp_path / "model", config_of("modernbert-base")), device="cpu")
     graph_of(ours, tmp_path / "onnx")

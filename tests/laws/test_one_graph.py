@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow("compiles")
 COMPILED = [case.objective for case in FIRST if not is_recurrent(case.hollow())]
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("objective", COMPILED)
 def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives(objective: str) -> None:
     scripts.run(__file__, "graphs.py", f"{objective}:cpu")

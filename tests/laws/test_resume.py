@@ -18,6 +18,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.exhaustive(suite=2)
 @pytest.mark.parametrize("case", FIRST, ids=str)
 def test_a_broken_run_resumes_exactly_with_more_workers(
     case: Case, data: Callable[[str], Path], tmp_path: Path

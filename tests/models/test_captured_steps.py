@@ -48,6 +48,7 @@ def network(name: str) -> Network:
     return made
 
 
+@pytest.mark.exhaustive(suite=12)
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 @pytest.mark.parametrize("name", ["gpt2", "local", "offset", *OTHERS])
 def test_a_captured_step_generates_what_a_plain_one_does(

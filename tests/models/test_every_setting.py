@@ -88,6 +88,7 @@ def test_every_setting_is_read_as_it_was_written_or_refused(member: str) -> None
             assert convert.from_config_json(convert.to_config_json(config, ()), "here") == config, name
 
 
+@pytest.mark.exhaustive(suite=4)
 @pytest.mark.slow("writes and reads about fifty folders of each network")
 @pytest.mark.parametrize("config", SMALL, ids=SMALL.values())
 def test_a_folder_keeps_all_of_a_network_that_is_not_refused(config: TransformerConfig, tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.exhaustive(suite=3)
 @everywhere
 def test_a_decoder_generates_the_same_with_drafts_as_without(changes: dict[str, Any], rows: list[int]) -> None:
     trunk, texts = trunk_of(changes), [*prompts([7, 3, 12, 1, 30]), [4, 5, 6] * 5]

@@ -176,6 +176,7 @@ def copy_task(seed: int, count: int = 64) -> tuple[Tokens, Tokens, Tensor]:
     return Tokens.from_rows(read), given, wanted.ids.long()
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize(("way", "steps"), [("dot", 120), ("mlp", 120), ("none", 200)])
 def test_copying_and_reversing_are_learnt_without_a_mistake(way: Attention, steps: int) -> None:
     """The tiny recipe in tests/golden learns it with the bilinear score."""

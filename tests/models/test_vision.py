@@ -244,6 +244,7 @@ def test_impossible_sizes_are_refused(changes: dict[str, float], message: str) -
         replace(SMALL, **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("compiles")
 def test_a_batch_of_mixed_sizes_is_one_graph() -> None:
     run(__file__, "vision_graph.py", "mixed_sizes_are_one_graph")

@@ -315,6 +315,7 @@ def test_shapes_are_known_on_the_meta_device(width: int) -> None:
         assert gradient.shape == qkv.shape
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.slow
 @NOT_INTERPRETED
 @pytest.mark.parametrize("kernel", ["long_forward", "long_backward_queries", "long_backward_keys"])

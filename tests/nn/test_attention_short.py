@@ -290,6 +290,7 @@ def test_shapes_are_known_on_the_meta_device(longest: int) -> None:
         assert gradient.shape == qkv.shape
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @NOT_INTERPRETED
 @pytest.mark.parametrize("kernel", ["short_forward", "short_backward"])

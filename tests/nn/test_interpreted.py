@@ -24,6 +24,7 @@ KERNELS = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @NOT_INTERPRETED
 def test_every_kernel_under_the_interpreter() -> None:

@@ -41,6 +41,7 @@ def test_steps_give_the_vectors_of_a_whole_pass(changes: dict[str, Any]) -> None
     torch.testing.assert_close(hidden, last(trunk, rows), rtol=0, atol=1e-5)
 
 
+@pytest.mark.exhaustive(suite=8)
 @pytest.mark.parametrize("slots", ["growing", "fixed", "pruned"])
 @everywhere
 @torch.no_grad()

@@ -43,6 +43,7 @@ def twin_of(ours: tuple[np.ndarray, np.ndarray], kind: Kind) -> Word2Vec:
     return Word2Vec(config, *(torch.from_numpy(part.astype(np.float64)) for part in ours))
 
 
+@pytest.mark.exhaustive(suite=2)
 @kinds
 @pytest.mark.parametrize(("window", "width"), [(1, 1), (3, 7), (5, 100), (20, 20)])
 def test_blocks_update_both_tables_as_torch_does(kind: Kind, window: int, width: int) -> None:

@@ -53,6 +53,7 @@ def theirs(folder: Path, kind: str, prompts: list[str], keep: bool = False) -> l
     return said
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("kind", ["gpt", "gpt2"])
 def test_an_exported_gpt_goes_on_with_a_prompt_as_in_transformers(kind: str, text: Path, tmp_path: Path) -> None:
     sizes = ["model.layers=2", "model.max_length=32"]
@@ -94,6 +95,7 @@ def test_a_classifier_that_others_taught_reads_texts_as_they_did(tmp_path: Path)
         assert said["probabilities"] == pytest.approx({row["label"]: row["score"] for row in one}, abs=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_an_exported_t5_writes_what_it_writes_in_transformers(tmp_path: Path) -> None:
     data = prepared(tmp_path, "t5")
     shape = [

@@ -98,6 +98,7 @@ def assert_same(config: VisionConfig, opened: vision_folder.VisionFolder, images
             assert difference([logits.classes, logits.distilled], both) <= MOST
 
 
+@pytest.mark.exhaustive(suite=6)
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[(224, 224)] * 2, [(384, 384)], SIZES], ids=["224", "384", "mixed"])
 @pytest.mark.parametrize("name", CLASSES)

@@ -41,6 +41,7 @@ def fresh(home: Path, **changes: Any) -> tuple[MaskedLM, Path, Tokenizer]:
     return MaskedLM(Transformer(shape), MaskedLM.Config()).eval(), model, Tokenizer.load(model)
 
 
+@pytest.mark.exhaustive
 def test_a_run_starts_from_the_loss_of_the_model(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

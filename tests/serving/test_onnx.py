@@ -36,6 +36,7 @@ def server(graphs: dict[str, Model]) -> Iterator[LocalServer]:
         yield running
 
 
+@pytest.mark.exhaustive
 def test_a_graph_answers_as_the_library_does(server: LocalServer, graphs: dict[str, Model]) -> None:
     texts = [text for text in prose(8, 2) if text]
     found = server.post("/predict", {"inputs": texts, "model": "class"})

@@ -130,6 +130,7 @@ def percent(share: float) -> str:
 # ---- what is shown at first ----
 
 
+@pytest.mark.exhaustive
 def test_an_image_is_dropped_and_its_classes_are_shown(visit: Open, server: RunningServer, tmp_path: Path) -> None:
     folder = photos.images(tmp_path / "images")
     page = visit(f"#{PHOTOS}/predict")
@@ -186,6 +187,7 @@ def test_a_model_has_the_tabs_of_what_it_can_do_and_each_shows_something(visit: 
             assert page.page.locator(".answer > *").count() >= 2
 
 
+@pytest.mark.exhaustive
 def test_a_narrow_window_does_not_scroll_sideways(visit: Open) -> None:
     page = visit(width=380)
     page.page.wait_for_selector("textarea")
@@ -237,6 +239,7 @@ def test_another_word_can_be_put_into_each_blank(visit: Open, server: RunningSer
     assert page.page.locator("textarea").input_value().endswith("[MASK]")
 
 
+@pytest.mark.exhaustive
 def test_classes_labels_and_numbers_are_those_of_the_server(visit: Open, server: RunningServer) -> None:
     page = visit("#reviews/predict")
     page.type("text", "the old cat")
@@ -328,6 +331,7 @@ def test_texts_and_tokens_are_written_out(visit: Open, server: RunningServer) ->
     assert page.texts(".chip") == [f"{one['text']} {one['id']}" for one in tokens]
 
 
+@pytest.mark.exhaustive
 def test_the_page_of_a_text_opens_in_a_new_tab_and_draws_itself(visit: Open) -> None:
     page = visit("#plain/inspect")
     page.type("text", "the old [MASK] sees")

@@ -148,6 +148,7 @@ def test_texts_and_keys_are_in_no_log(server: RunningServer) -> None:
     assert KEY not in server.errors
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_when_accepted_requests_are_answered(
     model: Path, tmp_path: Path, number: signal.Signals
@@ -169,6 +170,7 @@ def test_a_signal_ends_it_when_accepted_requests_are_answered(
             server.ask("/health")
 
 
+@pytest.mark.exhaustive
 def test_new_clients_are_turned_away_while_accepted_requests_are_answered(model: Path, tmp_path: Path) -> None:
     with running(tmp_path, str(model)) as server:
         slow = socket.create_connection(("127.0.0.1", server.port))
@@ -184,6 +186,7 @@ def test_new_clients_are_turned_away_while_accepted_requests_are_answered(model:
         assert server.process.wait(30) == 0
 
 
+@pytest.mark.exhaustive
 def test_nothing_outlives_a_supervisor_that_was_killed(model: Path, tmp_path: Path) -> None:
     with running(tmp_path, str(model)) as server:
         children = [*server.children("front"), *server.children("model_process")]

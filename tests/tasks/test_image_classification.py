@@ -206,6 +206,7 @@ def test_what_a_network_cannot_read_is_refused() -> None:
         ImageClassification.Config(temperature=0.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("compiles")
 def test_a_step_on_images_is_one_graph() -> None:
     run(__file__, "image_graph.py", "without_a_device")

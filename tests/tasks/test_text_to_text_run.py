@@ -114,6 +114,7 @@ def test_a_trained_folder_is_trained_further(learnt: Path, data: Path, tmp_path:
     assert result["summary"]["accuracy"]["mean"] == 1.0
 
 
+@pytest.mark.exhaustive
 def test_a_text_is_copied(base: Path, tmp_path: Path) -> None:
     words = ["cat", "dog", "river", "garden", "sees", "likes", "old", "green"]
     pairs = [f"{one}\t{one}" for one in words] * 8
@@ -124,6 +125,7 @@ def test_a_text_is_copied(base: Path, tmp_path: Path) -> None:
     assert [one["text"] for one in said] == words
 
 
+@pytest.mark.exhaustive
 def test_questions_are_answered_by_generated_text(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

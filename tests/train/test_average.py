@@ -120,6 +120,7 @@ def test_a_run_stopped_anywhere_resumes_exactly(data: Path, averaged: Path, tmp_
     assert torch.equal(folders.read(out / "model").state_dict[name], expected[name])
 
 
+@pytest.mark.exhaustive
 def test_a_finished_run_that_is_made_longer_begins_its_average_anew(data: Path, tmp_path: Path) -> None:
     for name, steps in (("longer", (20, 40)), ("once", (40,))):
         for count in steps:

@@ -245,6 +245,7 @@ def check(folder: Path, new: Checkpoint, *, saved: bool | None = None) -> None:
     assert len(names(folder)) == 2
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_kill_at_any_call_harms_no_checkpoint(scene: Callable[[Path], Checkpoint], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from tiny import losses, prepared, recipe, weights
 from bertsmith.commands import pretrain
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_step_is_one_graph() -> None:
     scripts.run(__file__, "pure.py", "without_a_device")

@@ -175,6 +175,7 @@ def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypa
         pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=200"))
 
 
+@pytest.mark.exhaustive
 def test_a_run_by_budget_ends_in_time_and_its_learning_rate_follows_the_time(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ def base(models: Models) -> Path:
 # ---------------------------------------------------------------------------------------------------------------- text
 
 
+@pytest.mark.exhaustive(suite=4)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_make_turns_each_folder_into_a_model(name: str, models: Models) -> None:
     made = models.of(name)
@@ -225,6 +226,7 @@ def test_a_task_is_expected_of_each_file() -> None:
     assert len(LABELLED) >= 15
 
 
+@pytest.mark.exhaustive(suite=6)
 @pytest.mark.parametrize("name", TASKS)
 def test_each_labelled_file_is_learnt_predicted_and_measured(name: str, base: Path, tmp_path: Path) -> None:
     file, run, measured = LABELLED[name](tmp_path), tmp_path / "run", tmp_path / "measured"

@@ -125,6 +125,7 @@ REAL = {  # the largest share of words that rules may drop
 }
 
 
+@pytest.mark.exhaustive(suite=2)
 @pytest.mark.shared
 @pytest.mark.slow("reads megabytes of text twice")
 @pytest.mark.parametrize("name", REAL)

@@ -79,6 +79,7 @@ def test_the_page_reads_out_the_weights_of_the_patch_that_is_chosen(
     page.close()
 
 
+@pytest.mark.exhaustive
 def test_no_picture_runs_over_the_edge_of_a_small_window(browser: Any, found: ImageInspection, tmp_path: Path) -> None:
     path = found.save(tmp_path / "inside.html")
     for width, scheme in ((360, "dark"), (760, "light")):

@@ -67,6 +67,7 @@ def test_64_tokens_of_12_layers_and_12_heads_are_at_most_two_megabytes(sharpness
     assert size_of(64, sharpness) <= 2 * MEGABYTE
 
 
+@pytest.mark.exhaustive
 def test_512_tokens_of_12_layers_and_12_heads_are_at_most_six_megabytes() -> None:
     assert MEGABYTE < size_of(512, 4.0) <= 6 * MEGABYTE
 
@@ -84,6 +85,7 @@ def size_of(length: int, sharpness: float) -> int:
     return len(json.dumps(replace(reading, trace=replace(reading.trace, attentions=(maps,))).figures()))
 
 
+@pytest.mark.exhaustive
 def test_real_attention_on_512_tokens_is_at_most_six_megabytes_for_144_heads(model: Model) -> None:
     text = " ".join(f"{TEXT} My dog number {number} is playful, and the cat likes it." for number in range(40))
     reading = read(model.objective, model.tokenizer, text, has_lm_head=False)

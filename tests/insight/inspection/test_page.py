@@ -103,6 +103,7 @@ def test_a_word_reads_its_weights(show: Open) -> None:
     assert page.text("#attention .reading").startswith("man is looked at by sat 40 %")
 
 
+@pytest.mark.exhaustive
 def test_a_cell_of_the_matrix_has_the_colour_of_its_weight(show: Open) -> None:
     page = show()
     page.click("#overview .head[data-layer='0'][data-head='0']")
@@ -245,6 +246,7 @@ def test_neighbours_of_the_chosen_token(show: Open) -> None:
     assert "token the" in page.text(".status")
 
 
+@pytest.mark.exhaustive
 def test_points_of_the_map_are_read_found_and_filtered(show: Open) -> None:
     page = show()
     assert page.texts("#map .kind") == ["river", "money", "seat"]
@@ -266,6 +268,7 @@ def test_points_of_the_map_are_read_found_and_filtered(show: Open) -> None:
 # ---- the page as a whole ----
 
 
+@pytest.mark.exhaustive
 def test_a_slider_over_models_keeps_head_and_token(show: Open) -> None:
     page = show(layers=3, heads=4, models=3, texts=2)
     page.click("#overview .head[data-layer='1'][data-head='2']")
@@ -355,12 +358,14 @@ def test_dark_and_light_are_drawn_anew(show: Open) -> None:
     assert page.pixel("#attention .heat-cells", *spot) == light
 
 
+@pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("width", [380, 900, 1440])
 def test_the_page_is_as_wide_as_its_window(show: Open, width: int) -> None:
     page = show(width=width, size=64, layers=12, heads=12, texts=2, hostile=True)
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.exhaustive
 def test_512_tokens_paint_within_a_second_and_hover_within_a_frame(show: Open) -> None:
     slowness = max(1.0, pace() / 0.1)  # a slow machine may take as much longer
     page = show(size=512, layers=12, heads=12)

@@ -1,4 +1,4 @@
-"""`make test-fast` leaves slow tests out and still looks into every room; `make test-rest` has what `make test` leaves."""
+"""`make test-fast` leaves slow tests out and still looks into every room; `make test-rest` has what the suite left."""
 
 import ast
 import os

@@ -20,6 +20,7 @@ from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.errors import RunError, StopError
 from bertsmith.train import resume
+from bertsmith.train.average import tied_alike
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.checkpoint_writer import CheckpointWriter
 from bertsmith.train.clock import Clock, WallBudget, crossed_mark
@@ -161,7 +162,7 @@ class Trainer:
 
     def load_best(self) -> None:
         """Restore the weights of the best validation."""
-        self.objective.load_state_dict(self.best_weights)
+        self.objective.load_state_dict(tied_alike(self.objective, self.best_weights))
         self.state.metrics = self.state.best_metrics
 
     def _checkpoint(self) -> Checkpoint:
@@ -258,7 +259,7 @@ class Trainer:
             self.state.evaluations_since_best += 1
             return
         self.state.best_metrics, self.state.evaluations_since_best = dict(self.state.metrics), 0
-        weights = self.objective.state_dict() | self.train_step.average.weights
+        weights = self.train_step.average.state_dict()
         self.best_weights = {name: weight.detach().clone() for name, weight in weights.items()}
 
     def _should_stop(self) -> bool:

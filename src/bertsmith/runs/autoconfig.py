@@ -13,6 +13,7 @@ from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import Recipe
 from bertsmith.runs import candidates
+from bertsmith.runs.epochs import epoch_tokens
 from bertsmith.runs.more_time import twice_the_time
 from bertsmith.runs.pace import measure_pace
 from bertsmith.train import hardware
@@ -76,8 +77,9 @@ def choose_recipe(
         size, paces = measured_size(flops, budget, shards.tokens, lambda size: measure_pace(recipe(size), device))
     chosen, seen = recipe(size), budget * paces[size]
     then = largest_size({size: 2 * budget * paces[size] for size in paces}, shards.tokens)
-    more = twice_the_time(like, size, then, seen, seen / shards.tokens)
-    return RecipeChoice(chosen, _reasons(chosen, budget, seen, seen / shards.tokens), more)
+    epochs = seen / epoch_tokens(chosen, shards)
+    more = twice_the_time(like, size, then, seen, epochs)
+    return RecipeChoice(chosen, _reasons(chosen, budget, seen, epochs), more)
 
 
 def largest_size(expected: Mapping[str, float], text_tokens: float) -> str:
@@ -172,7 +174,7 @@ def duration(recipe: Recipe, speed: float, shards: Shards | None) -> str:
     assert train.epochs is not None
     if shards is None:
         return f"{train.epochs:g} epochs over a text that is not prepared yet"
-    duration = format_duration(train.epochs * shards.tokens / speed)
+    duration = format_duration(train.epochs * epoch_tokens(recipe, shards) / speed)
     return f"{train.epochs:g} epochs over {shards.tokens:,} tokens, about {duration}"
 
 

@@ -58,6 +58,7 @@ class ReplacedTokenDetection(Pretraining):
         discriminator_loss: Literal["all", "masked", "none"] = "all"
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if not 0 < self.generator_size <= 1:
                 raise ValueError(
                     f"generator_size is {self.generator_size}. Give a share of the network, above 0 and at most 1"

@@ -146,6 +146,10 @@ class ReplacedTokenDetection(Pretraining):
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], ReplacedBatch]:
         return Collator(self.config, self.generator.collator(tokenizer))
 
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], ReplacedBatch]:
+        """15 % of the tokens are masked, all by [MASK], as for other masked language models."""
+        return Collator(self.config, self.generator.validation_collator(tokenizer))
+
     @property
     def prediction_share(self) -> float:
         return self.config.mask_rate * (2 if self.config.discriminator_loss == "none" else 1)

@@ -72,7 +72,7 @@ class Trainer:
         how: dict[str, Any] = {"keep": config.keep_checkpoints, "processes": self.processes}
         self.writer = CheckpointWriter(folder / "checkpoints", tell_seconds=self.overhead.checkpoint_written, **how)
         self.log = Log(folder, tensorboard=tensorboard)
-        self.step_metrics = StepMetrics(self.log, speed)
+        self.step_metrics = StepMetrics(self.log, speed, self.processes.size)
 
     def fit(self) -> dict[str, float]:
         """Train to the end of the run, resuming from the newest checkpoint. Returns the last validation metrics."""

@@ -20,6 +20,12 @@ from bertsmith.train import hardware
 from bertsmith.train.clock import format_duration, parse_duration
 
 SMALL_TEXT, MIDDLE_TEXT = 1_500_000, 10_000_000  # words
+DECAYS = {  # what the learning rate does after its warmup, by the kind of its schedule
+    "linear": "falling to zero at the end",
+    "cosine": "falling to zero at the end, by a cosine",
+    "trapezoid": "constant, and falling to zero at the end",
+    "inverse_root": "falling with the root of the steps, not to zero",
+}
 CHARACTERS_PER_WORD = 2  # in scripts without spaces, about: as long as a word of Chinese
 
 
@@ -126,7 +132,7 @@ def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -
             if recipe.embeddings == "cooccurrence"
             else []
         ),
-        f"learning rate {optimizer.learning_rate:g}{muon}, falling to zero at the end",
+        f"learning rate {optimizer.learning_rate:g}{muon}, {DECAYS[recipe.schedule.kind]}",
     ]
 
 

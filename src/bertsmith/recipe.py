@@ -28,6 +28,7 @@ RUN_KINDS = {  # by a section of the recipe, the first that is there
     "task": "fine-tuning",
     "sampling": "word2vec",
 }
+MAX_WORKERS = 1_024  # threads that make batches
 EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # the length of a run; the last one given counts
 
 
@@ -48,6 +49,7 @@ class DataConfig:
         if self.batch_tokens < 8 * self.max_length:
             fact = f"batch_tokens={self.batch_tokens} holds too few sequences of {self.max_length}"
             raise ValueError(f"{fact}. Use {8 * self.max_length} or more")
+        _check_workers(self.workers)
 
     @property
     def local(self) -> Path:
@@ -78,8 +80,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.start is not None and self.embeddings != "random":
             raise ValueError("start brings embeddings of its own. Leave out start, or set embeddings=random")
-        if self.train.patience is not None and self.keep != "best":
-            raise ValueError("train.patience waits for a better validation loss. Set keep=best with it")
+        _check_patience(self.train, self.keep)
         if self.data.max_length > self.model.settings.max_length:
             positions = self.model.settings.max_length
             fact = f"sequences of {self.data.max_length} tokens do not fit a model of {positions} positions"
@@ -108,6 +109,7 @@ class LabelledConfig:
     def __post_init__(self) -> None:
         if self.max_length < 8 or self.batch_size < 1:
             raise ValueError("max_length is at least 8, and batch_size at least 1")
+        _check_workers(self.workers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +172,7 @@ class ImageDataConfig:
             raise ValueError(f"channels is {self.channels}. Give 3 for colours, or 1 for grey")
         if self.size < 1 or self.batch_size < 1:
             raise ValueError("size and batch_size are at least 1")
+        _check_workers(self.workers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +232,17 @@ class ImagePretraining:
         if self.model.settings.channels != self.data.channels:
             fact = f"data.channels is {self.data.channels}, and the network reads {self.model.settings.channels}"
             raise ValueError(f"{fact}. Set both alike")
+        _check_patience(self.train, self.keep)
+
+
+def _check_workers(workers: int) -> None:
+    if not 0 <= workers <= MAX_WORKERS:
+        raise ValueError(f"workers is {workers}. Give 0 (batches are made when they are needed) to {MAX_WORKERS:,}")
+
+
+def _check_patience(train: TrainConfig, keep: str) -> None:
+    if train.patience is not None and keep != "best":
+        raise ValueError("train.patience waits for a better validation loss. Set keep=best with it")
 
 
 def settle(recipe: Any, may_change: frozenset[str]) -> None:

@@ -5,17 +5,21 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tiny import losses, write_text
+from commands.ticking import tick
+from tiny import losses, prepared, recipe, write_text
 
 from bertsmith import terminal
-from bertsmith.commands import make, prepare
+from bertsmith.commands import make, prepare, pretrain
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
 from bertsmith.runs import autoconfig
 from bertsmith.text.tokenizer import TokenizerConfig
+from bertsmith.train import clock as clocks
 from bertsmith.train.clock import WallBudget
+from bertsmith.train.evaluate import Validation
 from bertsmith.train.train_config import TrainConfig
 
 pytestmark = pytest.mark.slow("makes models")
@@ -115,3 +119,31 @@ def test_text_that_is_slow_to_read_counts_its_reading(tmp_path: Path, monkeypatc
     found = prepare.train_tokenizer(corpus, settings, tmp_path / "tokenizer", 60.0)
     assert found.characters == sum(map(len, lines))
     assert found.seconds_per_character > 2 * 0.002 * len(lines) / found.characters
+
+
+def test_a_run_that_stopped_early_is_finished_until_it_gets_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tick(monkeypatch)
+    measure, losses_seen = Validation.__call__, iter([5.0, 4.0, *(6.0 for _ in range(40))])
+    monkeypatch.setattr(Validation, "__call__", lambda self: {**measure(self), "loss": next(losses_seen)})
+    changes = ("train={budget='30s',precision='float32',evaluations=40,checkpoints=4,patience=2}", "keep=best")
+    made = recipe(prepared(tmp_path), tmp_path / "run", *changes)
+
+    def trained(budget: float) -> dict[str, Any]:
+        pretrain.pretrain(made, WallBudget(started=clocks.time.monotonic(), budget=budget, reserve=1.0))
+        return make._budget_before(made.out) or {}
+
+    first = trained(30.0)
+    assert first["finished"]
+    assert first["stopped_early"]
+    assert first["total_seconds"] < 20
+    assert "stopped early: 2 evaluations brought nothing better" in capsys.readouterr().out
+    steps = len(losses(made.out))
+    said = make._resume_message(made.out / "recipe.toml", first, 30.0)
+    assert said.endswith("it stopped early, since its validation loss no longer fell. A longer --budget continues it")
+    trained(30.0)
+    assert len(losses(made.out)) == steps
+    assert "trains for another" in make._resume_message(made.out / "recipe.toml", first, 60.0)
+    assert trained(60.0)["stopped_early"]
+    assert len(losses(made.out)) > steps

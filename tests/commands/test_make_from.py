@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny import NOUNS, losses, prepared, recipe, write_text
 
-from bertsmith import config
+from bertsmith import config, files
 from bertsmith.commands import api, make, pretrain
 from bertsmith.commands.continuation import SETTINGS, START, ContinuedRun
 from bertsmith.errors import BertsmithError, RecipeError
@@ -231,6 +231,18 @@ def test_a_run_that_was_begun_without_it_is_refused(
     make.make([str(domain)], tmp_path / "mine", budget="10m")
     with pytest.raises(RecipeError, match=r"mine: its run was begun without --from\. Choose another folder"):
         make.make([str(domain)], tmp_path / "mine", budget="10m", start=home / "run")
+
+
+def test_a_longer_budget_is_not_promised_where_the_text_is_worn_out(tmp_path: Path) -> None:
+    spent = {"finished": True, "budget": 60.0, "total_seconds": 60.0}
+    said = make._resume_message(tmp_path, spent, 60.0, capped=True)
+    fact = "its text has been read as often as it pays, which a longer --budget does not change"
+    assert said.endswith(f"{fact}. Continue the model on more text, with another --out")
+    files.write_json(tmp_path / SETTINGS, {"start": "elsewhere"})
+    run = ContinuedRun(tmp_path, tmp_path, 60.0)
+    assert not run.is_capped
+    files.write_json(tmp_path / SETTINGS, {"start": "elsewhere", "max_budget": 50.0})
+    assert run.is_capped
 
 
 def test_the_budget_is_cut_where_a_text_would_be_seen_too_often(

@@ -134,6 +134,8 @@ def test_a_reconstruction_keeps_what_is_seen(run: Path, size: tuple[int, int]) -
         (["mae-small", "two", "model.kind=vit-small"], r"'vit-small' learns its positions, and a masked autoencoder"),
         (["mae-small", "two", "data.channels=1", "model.channels=3"], r"data.channels is 1, and the network reads 3"),
         (["mae-small", "two", "objective.mask_rate=1"], r"mask_rate is 1.0. Give a share above 0 and below 1"),
+        (["mae-small", "two", "train.patience=2"], r"waits for a better validation loss. Set keep=best with it"),
+        (["mae-small", "two", "data.workers=-1"], r"workers is -1. Give 0 \(batches are made when they are needed\)"),
         (["mae-small", "two", "data=3"], r"'data' is a value, not a section. Write data.key=value"),
         (["mae-small", "two", "model.kind=mae-smal"], r"unknown kind 'mae-smal'. Did you mean 'mae-small'"),
     ],

@@ -29,7 +29,7 @@ from bertsmith.recipe import Recipe
 from bertsmith.runs import race_metrics
 from bertsmith.runs.race_metrics import MetricsConfig
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.train import checkpoint, trainer
+from bertsmith.train import checkpoint, log, trainer
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.log import Log
 from bertsmith.train.signals import Signals
@@ -199,6 +199,18 @@ def test_a_recipe_that_fails_stops_no_other_and_is_tried_again(
     assert sorted(row["name"] for row in known(out)["rows"]) == ["first", "second", "third"]
 
 
+def test_the_last_point_has_the_last_weights_of_a_recipe_that_would_keep_others(tmp_path: Path) -> None:
+    """A recipe that diverges is best before its first update; its points are those of its compute all the same."""
+    data, out, path = prepared(tmp_path), tmp_path / "race", written(tmp_path, "worse")
+    text = Path(path).read_text(encoding="utf-8").replace("0.003", "30.0").replace("steps = 5", "steps=5\npatience = 3")
+    Path(path).write_text('keep = "best"\n' + text, encoding="utf-8")
+    race.race([path], out, rules=RULES, metrics=MetricsConfig(), data=data)
+    [row] = known(out)["rows"]
+    assert len(row["points"]) == RULES.points
+    steps = [line["step"] for line in log.read(out / "worse" / log.NAME) if line["kind"] == "step"]
+    assert row["points"][-1]["step"] == max(steps)
+
+
 @pytest.mark.exhaustive
 def test_with_equal_flops_all_spend_what_the_first_spends_in_its_time(tmp_path: Path) -> None:
     data, out = prepared(tmp_path), tmp_path / "race"
@@ -359,6 +371,8 @@ def test_fifteen_percent_of_held_out_tokens_are_masked(tmp_path: Path, monkeypat
         (["train.seed=1", "--data", "{tmp}"], "race: no recipe is given."),
         (["{bert}", "{bert}", "--data", "{tmp}"], "two recipes have the name 'bert'. Rename a file, or leave one out."),
         (["{bert}", "train.steps=9", "--data", "{tmp}"], "'train.steps=9': is set by the race. Use --budget,"),
+        (["{bert} keep=best", "--data", "{tmp}"], "'keep=best': is set by the race."),
+        (["{bert}", "train.patience=2", "--data", "{tmp}"], "'train.patience=2': is set by the race."),
         (["{bert} data.folder=x", "--data", "{tmp}"], "'data.folder=x': is set by the race."),
         (["{bert}", "--data", "{tmp}/nowhere"], "nowhere: there is no such folder."),
         (["{bert}", "--data", "{tmp}", "--tasks", "CoLA"], "--tasks: needs GLUE's data. Give its folder with --glue"),

@@ -3,7 +3,10 @@ import pytest
 from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 
 from bertsmith.data.packing.pack import Packer
+from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.masking import MaskingConfig, MaskingVocabulary, mask_tokens
+from bertsmith.objectives.mixed import MixedLM
+from bertsmith.objectives.replaced import ReplacedTokenDetection
 from bertsmith.random_bits import TEXT, mix, uniform
 
 UNITS = ("token", "word", "span", "gram")
@@ -25,7 +28,7 @@ def batches():
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("copies", [0, 3])
-@pytest.mark.parametrize("rate", [0.0, 0.15, 0.4])
+@pytest.mark.parametrize("rate", [0.01, 0.15, 0.4])
 def test_exactly_the_mask_rate_is_chosen_and_no_special_token(batches, unit, copies, rate):
     for packed in batches:
         ids, chosen, targets = mask_tokens(
@@ -196,3 +199,23 @@ def test_a_partial_batch_masks_its_share():
         count = len(mask_tokens(batch, MaskingConfig(), PIECES)[1])
         assert count == round(0.15 * (65_536 if full else batch.real_tokens))
     assert any(batch.real_tokens < 0.98 * 65_536 for batch in batches)
+
+
+@pytest.mark.parametrize("kind", [MaskingConfig, MaskedLM.Config, MixedLM.Config, ReplacedTokenDetection.Config])
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"mask_rate": 15.0}, r"^mask_rate is 15.0. Give a share above 0 and below 1, usually 0.15$"),
+        ({"mask_rate": -0.1}, r"^mask_rate is -0.1. Give a share above 0"),
+        ({"mask_rate": float("nan")}, r"^mask_rate is nan. Give a share above 0"),
+        (
+            {"keep_rate": 0.7, "random_rate": 0.7},
+            r"^keep_rate is 0.7 and random_rate 0.7. Give two shares of at most 1 together, usually 0.1 each$",
+        ),
+        ({"keep_rate": -0.1, "random_rate": 0.1}, r"^keep_rate is -0.1 and random_rate 0.1. Give two shares"),
+        ({"static_masks": -1}, r"^static_masks is -1. Give at least 0, usually 0 or 10$"),
+    ],
+)
+def test_settings_that_cannot_mask_are_refused(kind, settings, said):
+    with pytest.raises(ValueError, match=said):
+        kind(**settings)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from bertsmith.recipe import Recipe
 from bertsmith.runs import autoconfig, candidates
 from bertsmith.train import hardware
 from bertsmith.train.clock import Clock
+from bertsmith.train.schedules import ScheduleConfig
 
 # Of every member: its kind, layers, width, objective and length in a short run, tiny and base.
 MEMBERS = {
@@ -111,6 +113,20 @@ def test_no_position_is_claimed_that_is_not_trained(like: str, seen: float, data
 
 def test_longer_runs_take_longer_sequences_where_positions_are_learned(data: Path) -> None:
     assert [built(data, seen=seen, like="bert").data.max_length for seen in (1e6, 5e7, 1e9)] == [32, 64, 128]
+
+
+@pytest.mark.parametrize(
+    ("like", "said"),
+    [
+        ("bert", "falling to zero at the end"),
+        ("gpt2", "falling to zero at the end, by a cosine"),
+        ("modernbert", "constant, and falling to zero at the end"),
+        ("t5", "falling with the root of the steps, not to zero"),
+    ],
+)
+def test_the_learning_rate_is_said_to_fall_as_its_schedule_does(like: str, said: str, data: Path) -> None:
+    assert autoconfig._reasons(built(data, like=like), 60.0, 1e6, 1.0)[-1].endswith(f", {said}")
+    assert set(autoconfig.DECAYS) == set(get_args(ScheduleConfig.__annotations__["kind"]))
 
 
 def test_muons_learning_rate_falls_with_the_root_of_the_updates(data: Path) -> None:

@@ -10,11 +10,13 @@ from torch import nn
 
 from bertsmith import config
 from bertsmith.commands import pretrain
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import RecipeError
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build, cooccurrence
-from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +142,15 @@ def test_a_network_that_reads_characters_is_refused(tmp_path: Path) -> None:
     tokenizer, train, _ = build.load_data(made)
     with pytest.raises(RecipeError, match=r"elmo-small has no embedding for each token.*Set embeddings=random"):
         build.objective(made, tokenizer, train)
+
+
+def test_a_text_of_one_word_leaves_the_embeddings_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("na na na na na na na\n\nna na na na\n" * 40, encoding="utf-8")
+    corpus = Corpus([str(tmp_path / "text.txt")], layout="lines")
+    pieces = TokenizerConfig(vocabulary=100, min_frequency=1)
+    prepare(corpus, train(corpus.lines(), pieces), tmp_path / "data", validation_share=0.1, workers=1)
+    text = Shards(tmp_path / "data" / "train")
+    embedding = torch.nn.Embedding(text.vocabulary, 16)
+    before = embedding.weight.detach().clone()
+    cooccurrence.initialise_embeddings(embedding, text, 0)
+    assert torch.equal(embedding.weight, before)

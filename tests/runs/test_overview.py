@@ -43,7 +43,7 @@ def trained(data: Path, out: Path, metrics: dict[str, float], *changes: str, **g
         metrics=metrics,
         yardsticks=plain,
         level=verdict.level(metrics, plain.unigram_loss),
-        tokens_seen=2 * train.tokens,
+        epochs=2.0,
         **given,  # type: ignore[arg-type]
     )
 

@@ -16,9 +16,12 @@ from bertsmith.data.shards.prepare import prepare
 from bertsmith.errors import BertsmithError
 from bertsmith.inference.load import load
 from bertsmith.models.hf import folder as folders
+from bertsmith.models.networks import build_network
+from bertsmith.models.recurrent import RecurrentConfig
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.runs.warm_start import warm_start
 from bertsmith.text.extend import extend
 from bertsmith.text.special_tokens import Kind
@@ -197,3 +200,24 @@ def test_folders_that_do_not_fit_are_refused_in_one_line(home: Path, tmp_path: P
         pretrain.pretrain(recipe(home / "data", tmp_path / "run", *changes))
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_recurrent_network_continues_on_another_vocabulary(tmp_path: Path) -> None:
+    """Its output layer has a bias for each word, which belongs to the trunk."""
+    text = write_text(tmp_path / "text.txt").read_text(encoding="utf-8").splitlines()
+    old = train(text, TokenizerConfig(kind="words", vocabulary=100, min_frequency=1))
+    new = train([*text, "a doghouse"], TokenizerConfig(kind="words", vocabulary=100, min_frequency=1))
+    assert new.vocabulary > old.vocabulary
+    small = RecurrentConfig(vocabulary=old.vocabulary, width=16, layers=1)
+    before = RecurrentLM(build_network(small), RecurrentLM.Config())
+    torch.nn.init.normal_(before.trunk.bias)
+    state = {name: weight for name, weight in before.state_dict().items() if name.startswith("trunk.")}
+    folders.write(tmp_path / "model", small, state)
+    old.save(tmp_path / "model")
+    after = RecurrentLM(build_network(replace(small, vocabulary=new.vocabulary)), RecurrentLM.Config())
+    [_, messages] = warm_start(after, tmp_path / "model", new)
+    assert messages.startswith(f"{new.vocabulary - old.vocabulary} of {new.vocabulary} tokens are new")
+    rows = {piece: (number, new.piece_ids[piece]) for piece, number in old.piece_ids.items()}
+    for name in ("trunk.bias", "trunk.embedding.weight"):
+        for first, second in rows.values():
+            assert torch.equal(before.state_dict()[name][first], after.state_dict()[name][second]), name

@@ -192,15 +192,15 @@ LOGGED = [
     Guard(
         "a resumed log is rewound",
         "train/trainer.py",
-        "self.log.rewind(self.state.step, every_step=True) if resumed else",
-        '"" if resumed else',
+        "self.log.rewind(begins, every_step=begins >= 0)",
+        '"" if begins >= 0 else self.log.rewind(begins)',
         f"{GUARDS}::{ONCE}",
     ),
     Guard(
         "the log of a start without a checkpoint is forgotten",
         "train/trainer.py",
-        " if resumed else self.log.rewind(-1)",
-        ' if resumed else ""',
+        "(damage := self.log.rewind(begins, every_step=begins >= 0))",
+        '(damage := self.log.rewind(begins, every_step=True) if begins >= 0 else "")',
         f"{GUARDS}::{ONCE}",
     ),
 ]

@@ -245,6 +245,8 @@ def test_a_time_budget_ends_a_run_and_the_learning_rate_follows_it(tmp_path: Pat
         ({"epochs": 2.0, "budget": "1m"}, "give one of epochs and budget, not both"),
         ({"epochs": 0.0}, "epochs is 0.0. Give more than 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0. Give more than 0"),
+        ({"budget": "0s"}, "budget is 0s. Give more than 0"),
+        ({"seed": 10**20}, "seed is 100000000000000000000. Give a whole number of at most 18 digits"),
         ({"budget": "soon"}, "'soon' is not a duration"),
     ],
 )

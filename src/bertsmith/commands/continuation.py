@@ -159,6 +159,11 @@ class ContinuedRun:
         del self.model  # its memory is needed for training
         return choice
 
+    @property
+    def is_capped(self) -> bool:
+        """Whether the run got less than was asked for, since its text would be seen too often."""
+        return "max_budget" in files.read_json(self.out / SETTINGS)
+
     def max_budget(self) -> float:
         """The budget of the run, less than was asked for if its text would be seen too often."""
         limit = files.read_json(self.out / SETTINGS).get("max_budget")

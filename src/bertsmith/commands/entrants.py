@@ -19,7 +19,16 @@ from bertsmith.text.tokenizer import TokenizerConfig
 
 # Settings that the race itself sets.
 RACE_KEYS = frozenset(
-    {"out", "data.folder", "train.evaluations", "train.checkpoints", "train.keep_checkpoints", *EXTENTS[0]}
+    {
+        "out",
+        "data.folder",
+        "keep",
+        "train.evaluations",
+        "train.patience",
+        "train.checkpoints",
+        "train.keep_checkpoints",
+        *EXTENTS[0],
+    }
 )
 SIZE_SUFFIX = re.compile(r"-(tiny|mini|small|medium|base|large|xl|xlarge|xxlarge)$")
 MAX_LABEL = 36  # characters of a label: a legend has six labels in a line
@@ -69,6 +78,8 @@ def read_entrants(given: Sequence[str], *, budget: str, points: int) -> dict[str
     entrants: dict[str, Entrant] = {}
     for name, (entry, shared, overrides) in entries.items():
         recipe = pretrain.read_recipe(entry, [*shared, *overrides, *race_settings])
+        # Whatever a recipe keeps of a run of its own: a point has the weights that its compute has led to.
+        recipe = replace(recipe, keep="last", train=replace(recipe.train, patience=None))
         label = short_name(recipes.find(entry).stem, recipe)
         entrants[name] = Entrant(recipe, label, [*shared, *overrides])
     return entrants

@@ -88,7 +88,7 @@ def make(
             seconds, reserve = continued.max_budget(), reserve + continued.measure_seconds()
         if path.exists() and begun(out):
             _check_resumed(pretrain.read_recipe(path, []), seed, like)
-            CONSOLE.print(_resume_message(path, before, seconds))
+            CONSOLE.print(_resume_message(path, before, seconds, continued is not None and continued.is_capped))
             if before is not None and seconds > before.get("budget", seconds):  # the estimate was of a shorter run
                 summary.save_choices(out, replace(choices, more_time=""))
         else:
@@ -132,8 +132,8 @@ def _check_resumed(recipe: Recipe, seed: int | None, like: str | None) -> None:
         raise RecipeError(recipe.out, fact, "Leave the option out to resume it, or choose another folder")
 
 
-def _resume_message(path: Path, before: Mapping[str, Any] | None, budget: float) -> str:
-    """How a run that was begun before continues; `before` is its budget so far."""
+def _resume_message(path: Path, before: Mapping[str, Any] | None, budget: float, capped: bool = False) -> str:
+    """How a run that was begun before continues; `before` is its budget so far, `capped` whether more is no use."""
     if before is None:
         return f"{path}: its run has no checkpoint yet, so it starts again with the whole budget"
     if not before.get("finished"):
@@ -142,6 +142,12 @@ def _resume_message(path: Path, before: Mapping[str, Any] | None, budget: float)
         return (
             f"{path}: this run was finished, and trains for another {format_duration(budget - before['total_seconds'])}"
         )
+    if before.get("stopped_early"):
+        fact = "it stopped early, since its validation loss no longer fell"
+        return f"{path}: this run is finished: {fact}. A longer --budget continues it"
+    if capped:
+        fact = "its text has been read as often as it pays, which a longer --budget does not change"
+        return f"{path}: this run is finished: {fact}. Continue the model on more text, with another --out"
     used = format_duration(before["budget"])
     return f"{path}: this run is finished, its budget of {used} is spent. A longer --budget continues it"
 

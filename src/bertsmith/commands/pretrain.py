@@ -28,6 +28,7 @@ from bertsmith.runs.micro_batches import divide
 from bertsmith.runs.overview import use_of
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
+from bertsmith.train.average import averaged_weights
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import WallBudget
 from bertsmith.train.display import Display
@@ -188,7 +189,7 @@ def export(recipe: Recipe, saved: Checkpoint, path: Path) -> None:
     """Write the model folders of a checkpoint."""
     tokenizer, train, valid = build.load_data(recipe)
     objective = build.objective(recipe, tokenizer)
-    objective.load_state_dict(saved.tensors["model"] | saved.tensors.get("average", {}))
+    objective.load_state_dict(averaged_weights(objective, saved.tensors))
     run = summary.summarise_checkpoint(recipe, saved, train, valid, tokenizer)
     for name, part in objective.exports.items():
         _export(path / name, part, tokenizer, run)

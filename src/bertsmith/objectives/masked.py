@@ -44,6 +44,7 @@ class MaskedLM(LanguageModel):
         pair_weight: float = 1.0  # weight of that loss; masked language modelling has 1
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if not 0 < self.pair_weight < np.inf:
                 raise ValueError(f"pair_weight is {self.pair_weight}. Give more than 0, usually 1")
 

@@ -28,6 +28,15 @@ class MaskingConfig:
     unit: Literal["token", "word", "span", "gram"] = "token"  # masked as a whole; a gram is up to three words
     static_masks: int = 0  # 0: dynamic masking, anew in every epoch; n: each text has n fixed masks (BERT: 10)
 
+    def __post_init__(self) -> None:
+        if not 0 < self.mask_rate < 1:
+            raise ValueError(f"mask_rate is {self.mask_rate}. Give a share above 0 and below 1, usually 0.15")
+        if not (self.keep_rate >= 0 and self.random_rate >= 0 and self.keep_rate + self.random_rate <= 1):
+            fact = f"keep_rate is {self.keep_rate} and random_rate {self.random_rate}"
+            raise ValueError(f"{fact}. Give two shares of at most 1 together, usually 0.1 each")
+        if self.static_masks < 0:
+            raise ValueError(f"static_masks is {self.static_masks}. Give at least 0, usually 0 or 10")
+
 
 # Validation masks alike whatever a recipe trains with, so that losses compare. All chosen tokens become [MASK]: if some
 # stayed as they are, a model that repeats its input would seem better than it is.

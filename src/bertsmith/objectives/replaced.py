@@ -58,6 +58,7 @@ class ReplacedTokenDetection(Pretraining):
         discriminator_loss: Literal["all", "masked", "none"] = "all"
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             if not 0 < self.generator_size <= 1:
                 raise ValueError(
                     f"generator_size is {self.generator_size}. Give a share of the network, above 0 and at most 1"
@@ -144,6 +145,10 @@ class ReplacedTokenDetection(Pretraining):
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], ReplacedBatch]:
         return Collator(self.config, self.generator.collator(tokenizer))
+
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], ReplacedBatch]:
+        """15 % of the tokens are masked, all by [MASK], as for other masked language models."""
+        return Collator(self.config, self.generator.validation_collator(tokenizer))
 
     @property
     def prediction_share(self) -> float:

@@ -13,12 +13,19 @@ from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import Recipe
 from bertsmith.runs import candidates
+from bertsmith.runs.epochs import epoch_tokens
 from bertsmith.runs.more_time import twice_the_time
 from bertsmith.runs.pace import measure_pace
 from bertsmith.train import hardware
 from bertsmith.train.clock import format_duration, parse_duration
 
 SMALL_TEXT, MIDDLE_TEXT = 1_500_000, 10_000_000  # words
+DECAYS = {  # what the learning rate does after its warmup, by the kind of its schedule
+    "linear": "falling to zero at the end",
+    "cosine": "falling to zero at the end, by a cosine",
+    "trapezoid": "constant, and falling to zero at the end",
+    "inverse_root": "falling with the root of the steps, not to zero",
+}
 CHARACTERS_PER_WORD = 2  # in scripts without spaces, about: as long as a word of Chinese
 
 
@@ -76,8 +83,9 @@ def choose_recipe(
         size, paces = measured_size(flops, budget, shards.tokens, lambda size: measure_pace(recipe(size), device))
     chosen, seen = recipe(size), budget * paces[size]
     then = largest_size({size: 2 * budget * paces[size] for size in paces}, shards.tokens)
-    more = twice_the_time(like, size, then, seen, seen / shards.tokens)
-    return RecipeChoice(chosen, _reasons(chosen, budget, seen, seen / shards.tokens), more)
+    epochs = seen / epoch_tokens(chosen, shards)
+    more = twice_the_time(like, size, then, seen, epochs)
+    return RecipeChoice(chosen, _reasons(chosen, budget, seen, epochs), more)
 
 
 def largest_size(expected: Mapping[str, float], text_tokens: float) -> str:
@@ -124,7 +132,7 @@ def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -
             if recipe.embeddings == "cooccurrence"
             else []
         ),
-        f"learning rate {optimizer.learning_rate:g}{muon}, falling to zero at the end",
+        f"learning rate {optimizer.learning_rate:g}{muon}, {DECAYS[recipe.schedule.kind]}",
     ]
 
 
@@ -172,7 +180,7 @@ def duration(recipe: Recipe, speed: float, shards: Shards | None) -> str:
     assert train.epochs is not None
     if shards is None:
         return f"{train.epochs:g} epochs over a text that is not prepared yet"
-    duration = format_duration(train.epochs * shards.tokens / speed)
+    duration = format_duration(train.epochs * epoch_tokens(recipe, shards) / speed)
     return f"{train.epochs:g} epochs over {shards.tokens:,} tokens, about {duration}"
 
 

@@ -14,6 +14,7 @@ from bertsmith.models.family import FAMILY
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import Recipe
+from bertsmith.runs.epochs import packed_tokens
 from bertsmith.text.special_tokens import Kind
 from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE
 
@@ -176,16 +177,17 @@ def build(
     batch_tokens = _by_tokens_seen(CPU_BATCHES, tokens_seen)
     if gpu:
         batch_tokens = _by_tokens_seen(GPU_BATCHES, tokens_seen) if like == SMITH else 65_536
-    epochs = tokens_seen / shards.tokens
     settings: dict[str, Any] = {"vocabulary": shards.vocabulary, "max_length": length}
-    if like == SMITH:
-        settings["dropout"] = 0.1 if epochs > MANY_EPOCHS else 0.0
     objective = dict(values["objective"])
     if objective.get("pairs", "none") != "none" and not pairs:
         objective["pairs"] = "none"
     if objective["kind"] == "mixed" and tokens_seen < CAUSAL_TOKENS:
         objective = {name: value for name, value in objective.items() if not name.startswith("causal_")}
         objective["kind"] = "masked_lm"
+    across = values["data"].get("cross_documents", False)
+    epochs = tokens_seen / packed_tokens(shards, length, objective.get("pairs", "none"), cross_documents=across)
+    if like == SMITH:
+        settings["dropout"] = 0.1 if epochs > MANY_EPOCHS else 0.0
     optimizer = dict(values["optimizer"])
     by_muon = optimizer.get("hidden_optimizer") == "muon"
     if by_muon:
@@ -201,7 +203,7 @@ def build(
             "folder": str(data),
             "max_length": length,
             "batch_tokens": batch_tokens,
-            "cross_documents": values["data"].get("cross_documents", False),
+            "cross_documents": across,
             "validation_tokens": _validation_tokens(tokens_seen, batch_tokens),
         },
         "optimizer": optimizer,

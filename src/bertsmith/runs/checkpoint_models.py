@@ -17,6 +17,7 @@ from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint
+from bertsmith.train.average import averaged_weights
 
 FOLDER, PREFIX = "checkpoints", "step-"
 
@@ -39,7 +40,7 @@ def load_checkpoints(path: Path, device: str | torch.device = "auto") -> Iterato
         saved = checkpoint.load(one)
         objective = build.untrained_objective(recipe, shape)
         objective.bind(tokenizer)
-        objective.load_state_dict(saved.tensors["model"] | saved.tensors.get("average", {}))
+        objective.load_state_dict(averaged_weights(objective, saved.tensors))
         decodes = shape.architecture == "decoder"
         reading = tokenizer.for_prompts() if decodes else tokenizer.for_tasks()
         yield f"{run.name} step {saved.step:,}", Model(objective.to(resolve_device(device)).eval(), reading, str(path))

@@ -19,6 +19,7 @@ from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import DataConfig, Recipe
 from bertsmith.runs.candidates import has_pairs
+from bertsmith.runs.epochs import packed_tokens
 from bertsmith.runs.warm_start import MAY_DIFFER
 from bertsmith.tasks.base import Task
 from bertsmith.text.extend import extend
@@ -157,7 +158,8 @@ def choose_recipe(
     length = _length(shards, longest)
     while length > SHORT_LENGTH and budget * speed < FEW_UPDATES * 8 * length:
         length //= 2  # a batch has at least eight sequences
-    most = MAX_EPOCHS[objective.kind] * shards.tokens
+    epoch = packed_tokens(shards, length, getattr(objective.settings, "pairs", "none"))
+    most = MAX_EPOCHS[objective.kind] * epoch
     seen = min(budget * speed, most)
     batch = int(min(max(seen / FEW_UPDATES, 8 * length), MAX_BATCH[gpu])) // length * length
     updates = max(seen / batch, 1.0)
@@ -174,7 +176,7 @@ def choose_recipe(
         train=TrainConfig(budget=f"{budget:.0f}s", seed=seed),
     )
     capped = most / speed if most < budget * speed else None
-    epochs = seen / shards.tokens
+    epochs = seen / epoch
     enough = "; seen more often, it would be learnt by heart" if capped else ""
     fits = f"of {shape.max_length:,} that the model reads; most documents have no more, or time is short"
     little = "a fraction of a new model's, so that little is forgotten"

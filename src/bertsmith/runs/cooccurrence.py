@@ -26,6 +26,8 @@ def initialise_embeddings(embedding: nn.Embedding, text: Shards, seed: int) -> N
     """Set the rows of all tokens with neighbours in the text; the others, such as [MASK], keep their random ones."""
     pmi = positive_pmi(cooccurrence_counts(text, embedding.num_embeddings))
     known = pmi.any(1)
+    if not known.any():  # a text of one word: nothing is near anything more often than by chance
+        return
     directions = nn.functional.normalize(factorise(pmi, embedding.embedding_dim, seed)[known], dim=1)
     embedding.weight[known] = directions * (SCALE * embedding.weight.std() * embedding.embedding_dim**0.5)
 

@@ -60,7 +60,7 @@ class Trained:
     metrics: Mapping[str, float]
     yardsticks: Yardsticks
     level: Level
-    tokens_seen: int
+    epochs: float  # how often it has seen the training text
     before: float | None = None  # accuracy of the model that was continued
     partial: bool = False  # there was no time to read the whole text
     more_time: str = ""
@@ -92,7 +92,7 @@ def overview(trained: Trained) -> Overview:
 def _read(trained: Trained, writing: Writing) -> str:
     kind = "source code" if writing.code else writing.language
     of_kind = f" of {kind}" if kind else f" in {writing.script} script" if writing.script else ""
-    times = trained.tokens_seen / max(trained.train.tokens, 1)
+    times = trained.epochs
     seen = "once" if 0.95 <= times < 1.05 else f"{times:.1f} times" if times < 10 else f"{times:.0f} times"
     seen = f"of which it has seen {times:.0%}" if times < 0.95 else f"seen {seen}"
     files_read = _files(trained.recipe)

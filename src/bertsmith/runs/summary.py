@@ -121,7 +121,7 @@ def summarise(
         metrics=trainer.state.metrics,
         yardsticks=plain,
         level=level(trainer.state.metrics, baseline),
-        tokens_seen=trainer.state.tokens,
+        epochs=trainer.feed.epoch(trainer.state.position),
         before=_accuracy_before(records) if recipe.start is not None else None,
         partial=choices.max_characters is not None,
         more_time=choices.more_time,

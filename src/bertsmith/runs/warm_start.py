@@ -17,7 +17,8 @@ from bertsmith.text.tokenizer import Tokenizer
 
 MAY_DIFFER = ("vocabulary", "max_length", "dropout", "attention_dropout")  # between the recipe and the folder
 # Weights with one row for each token of the vocabulary.
-VOCABULARY_WEIGHTS = re.compile(r"trunk\.(\w+\.)?(embedding|lm_head)\.weight|mlm_head\.bias")
+VOCABULARY_WEIGHTS = re.compile(r"trunk\.(\w+\.)?(embedding|lm_head)\.weight|(mlm_head|trunk)\.bias")
+STREAM_STATE = "_extra_state"  # where a recurrent network is in its streams, which no folder keeps
 POSITION_TABLE = "trunk.positions.weight"
 
 
@@ -47,7 +48,8 @@ def warm_start(objective: Pretraining, folder: Path, tokenizer: Tokenizer) -> li
             _resize_positions(state[POSITION_TABLE], shape) if shape.learned else own[POSITION_TABLE]
         )
         lines.append(f"positions: {shape.max_length:,} instead of {opened.config.max_length:,}")
-    if parts := sorted({name.partition(".")[0] for name in own.keys() - state.keys()}):
+    missing = {name.partition(".")[0] for name in own.keys() - state.keys()} - {STREAM_STATE}
+    if parts := sorted(missing):
         lines.append(f"randomly initialised, since the folder has none: {', '.join(parts)}")
     objective.load_state_dict({name: weight for name, weight in state.items() if name in own}, strict=False)
     return lines

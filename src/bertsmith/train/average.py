@@ -12,6 +12,24 @@ import torch
 from torch import Tensor, nn
 
 
+def averaged_weights(module: nn.Module, tables: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The state of a module from the tables of a checkpoint, with its averaged weights if there are any."""
+    return tied_alike(module, {**tables["model"], **tables.get("average", {})})
+
+
+def tied_alike(module: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state with one tensor under all names of a tied parameter, as `state_dict` has it: that of the first name.
+
+    An average knows that name alone, and loading a state would else overwrite it by what the others hold. Best weights
+    in checkpoints of before are of that kind, too.
+    """
+    alike, first = dict(state), dict[nn.Parameter, str]()
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if first.setdefault(parameter, name) in alike:
+            alike[name] = alike[first[parameter]]
+    return alike
+
+
 class WeightAverage:
     """The average of a module's trained weights over the last `share` of a run; nothing is kept if the share is 0.
 
@@ -21,7 +39,7 @@ class WeightAverage:
     """
 
     def __init__(self, module: nn.Module, share: float, decay: float) -> None:
-        self.share, self.decay = share, decay
+        self.module, self.share, self.decay = module, share, decay
         self.count = 0  # updates that are averaged
         self.weights: dict[str, Tensor] = {}  # the average by name; empty before it begins
         self._parameters = {name: one for name, one in module.named_parameters() if one.requires_grad}
@@ -52,6 +70,10 @@ class WeightAverage:
     def apply(self) -> None:
         """Give the module the averaged weights, if there are any."""
         self._set(self.weights)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state of the module with the averaged weights, if there are any, in the place of its own."""
+        return tied_alike(self.module, {**self.module.state_dict(), **self.weights})
 
     def tables(self) -> dict[str, dict[str, Tensor]]:
         """The average as a table of a checkpoint; none before it begins."""

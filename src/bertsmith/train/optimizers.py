@@ -51,6 +51,17 @@ class OptimizerConfig:
     normuon_beta: float = 0.0  # NorMuon: decay of the second moment of a matrix's rows, as in 0.95; 0: plain Muon
 
     def __post_init__(self) -> None:
+        if not 0 <= self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate is {self.learning_rate}. Give at least 0, usually 1e-5 to 1e-3")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            remedy = "Give two shares, at least 0 and below 1, as in optimizer.betas=[0.9,0.999]"
+            raise ValueError(f"betas is {list(self.betas)}. {remedy}")
+        if not 0 < self.epsilon < math.inf:
+            raise ValueError(f"epsilon is {self.epsilon}. Give more than 0, usually 1e-6")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay is {self.weight_decay}. Give at least 0, usually 0.01")
+        if not self.max_grad_norm >= 0:
+            raise ValueError(f"max_grad_norm is {self.max_grad_norm}. Give more than 0, usually 1; or 0 for no limit")
         if not 0 < self.muon_learning_rate < math.inf:
             remedy = "Give more than 0, as in optimizer.muon_learning_rate=0.02"
             raise ValueError(f"muon_learning_rate is {self.muon_learning_rate}. {remedy}")

@@ -22,15 +22,15 @@ SECONDS_BETWEEN_READS = 0.5
 class Speed:
     """What the speed of a run is compared with, for its model FLOPs utilisation (MFU)."""
 
-    peak_flops: float | None  # FLOP/s of this device, None if it was not measured
+    peak_flops: float | None  # FLOP/s of one device, None if it was not measured
     flops_per_token: Callable[[float], float]  # FLOPs per token, by the mean length that it attends to
 
 
 class StepMetrics:
     """Collects the metrics of steps, and writes them to the log when they are read."""
 
-    def __init__(self, log: Log, speed: Speed) -> None:
-        self.log, self.speed = log, speed
+    def __init__(self, log: Log, speed: Speed, devices: int = 1) -> None:
+        self.log, self.speed, self.devices = log, speed, devices  # tokens are counted over all devices
         self.most_skipped_in_a_row = 0  # updates, among those of the last reading and right before
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
         self.start_lap(0)
@@ -74,7 +74,7 @@ class StepMetrics:
         attended = self._lap_squares / max(tokens, 1)
         images = self._lap_images / max(seconds, 1e-9) if self._lap_images else None
         peak = self.speed.peak_flops
-        mfu = None if peak is None else speed * self.speed.flops_per_token(attended) / peak
+        mfu = None if peak is None else speed * self.speed.flops_per_token(attended) / (self.devices * peak)
         self._pending.clear()
         self.start_lap(state.tokens)
         return Progress(

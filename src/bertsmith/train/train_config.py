@@ -5,6 +5,8 @@ from typing import Literal
 
 from bertsmith.train.clock import Extent, parse_duration
 
+MAX_SEED = 10**18  # a seed has 64 bits, and runs with several seeds count on from it
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -41,6 +43,10 @@ class TrainConfig:
         length = given[0] if self.budget is None else parse_duration(self.budget)
         if not length > 0:  # type: ignore[operator]
             raise ValueError(f"the length of a run is {given[0]}. Give more than 0")
+        check_seed(self.seed)
+        if self.patience is not None and self.patience < 1:
+            fact = f"patience is {self.patience}, which ends a run before its first update"
+            raise ValueError(f"{fact}. Give at least 1, or leave it out")
         if self.gradient_accumulation < 1 or self.keep_checkpoints < 1:
             raise ValueError("gradient_accumulation and keep_checkpoints are at least 1")
         if self.deterministic and self.gradient_accumulation & (self.gradient_accumulation - 1):
@@ -55,3 +61,9 @@ class TrainConfig:
     def extent(self) -> Extent:
         budget = None if self.budget is None else parse_duration(self.budget)
         return Extent(steps=self.steps, epochs=self.epochs, budget=budget)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed of more than 64 bits."""
+    if abs(seed) >= MAX_SEED:
+        raise ValueError(f"seed is {seed}. Give a whole number of at most 18 digits")

@@ -20,6 +20,7 @@ from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.errors import RunError, StopError
 from bertsmith.train import resume
+from bertsmith.train.average import tied_alike
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.checkpoint_writer import CheckpointWriter
 from bertsmith.train.clock import Clock, WallBudget, crossed_mark
@@ -71,7 +72,7 @@ class Trainer:
         how: dict[str, Any] = {"keep": config.keep_checkpoints, "processes": self.processes}
         self.writer = CheckpointWriter(folder / "checkpoints", tell_seconds=self.overhead.checkpoint_written, **how)
         self.log = Log(folder, tensorboard=tensorboard)
-        self.step_metrics = StepMetrics(self.log, speed)
+        self.step_metrics = StepMetrics(self.log, speed, self.processes.size)
 
     def fit(self) -> dict[str, float]:
         """Train to the end of the run, resuming from the newest checkpoint. Returns the last validation metrics."""
@@ -97,6 +98,8 @@ class Trainer:
                 self._stop_if_asked()
                 if crossed_mark(before, progress, self.config.checkpoints) and self._may_save(progress):
                     self.save()
+            if self._should_stop():
+                self.display.say(f"stopped early: {self.config.patience} evaluations brought nothing better")
             if self.state.metrics.get("step") != self.state.step:
                 self.evaluate()
             if self.config.checkpoints:
@@ -141,9 +144,8 @@ class Trainer:
         self.display.show_validation(f"step {self.state.step}: validation {self._format_metrics(metrics)}")
         if self.keep_best:
             self._keep_best(next(iter(metrics)))
-        took = time.monotonic() - began
-        if self.validation is not None:
-            took = self.validation.last_seconds  # without the trial batches before the first evaluation
+        # The validation's own seconds are without the trial batches before the first evaluation.
+        took = time.monotonic() - began if self.validation is None else self.validation.last_seconds
         self.overhead.add_evaluation(took)
         self.step_metrics.start_lap(self.state.tokens)
 
@@ -161,7 +163,7 @@ class Trainer:
 
     def load_best(self) -> None:
         """Restore the weights of the best validation."""
-        self.objective.load_state_dict(self.best_weights)
+        self.objective.load_state_dict(tied_alike(self.objective, self.best_weights))
         self.state.metrics = self.state.best_metrics
 
     def _checkpoint(self) -> Checkpoint:
@@ -172,7 +174,8 @@ class Trainer:
                 "budget": wall.budget,
                 "total_seconds": round(self.clock.total_seconds, 3),
                 "evaluation_seconds": round(self.overhead.last_evaluation, 3),
-                "finished": self._own_progress() >= 1,
+                "finished": self._own_progress() >= 1 or self._should_stop(),
+                "stopped_early": self._should_stop(),
             }
         state = replace(
             self.state,
@@ -195,6 +198,8 @@ class Trainer:
         self.clock.resume(state.training_seconds, state.wall_budget)
         if self.clock.wall is not None and state.wall_budget:
             self.overhead.last_evaluation = state.wall_budget["evaluation_seconds"]
+            if self.clock.wall.budget > state.wall_budget["budget"]:  # a run that stopped early goes on
+                state.evaluations_since_best = 0
         if self.validation is not None and state.validation_batches:
             self.validation.count = state.validation_batches
 
@@ -205,14 +210,11 @@ class Trainer:
             self.display.say(line)
         if saved is not None:
             self._restore(saved)
-        if self.processes.main and (damage := self._rewind(resumed=saved is not None)):
+        begins = -1 if saved is None else self.state.step
+        if self.processes.main and (damage := self.log.rewind(begins, every_step=begins >= 0)):
             self.display.say(damage)
         if saved is not None:
             self.display.say(f"resuming from step {self.state.step}")
-
-    def _rewind(self, *, resumed: bool) -> str:
-        """Begin the log, or go on with it at this step. Returns a line about damage, if there is any."""
-        return self.log.rewind(self.state.step, every_step=True) if resumed else self.log.rewind(-1)
 
     def _log(self, record: dict[str, Any]) -> None:
         """Log a record, in the main process."""
@@ -258,7 +260,7 @@ class Trainer:
             self.state.evaluations_since_best += 1
             return
         self.state.best_metrics, self.state.evaluations_since_best = dict(self.state.metrics), 0
-        weights = self.objective.state_dict() | self.train_step.average.weights
+        weights = self.train_step.average.state_dict()
         self.best_weights = {name: weight.detach().clone() for name, weight in weights.items()}
 
     def _should_stop(self) -> bool:

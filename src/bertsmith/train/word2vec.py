@@ -36,6 +36,7 @@ from bertsmith.train.clock import Clock, Extent, crossed_mark, parse_duration
 from bertsmith.train.display import Display, Progress
 from bertsmith.train.log import Log
 from bertsmith.train.signals import Signals
+from bertsmith.train.train_config import check_seed
 from bertsmith.train.word2vec_updater import TableUpdater
 
 WORDS_PER_STEP = 1 << 16  # words of the text in a step: sampled together, and one record in the log
@@ -58,10 +59,11 @@ class Word2VecTrainConfig:
     keep_checkpoints: int = 2  # newest checkpoints that stay on disk
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         if self.epochs is not None and self.budget is not None:
             raise ValueError("give one of epochs and budget, not both")
-        if self.budget is not None:
-            parse_duration(self.budget)
+        if self.budget is not None and not parse_duration(self.budget) > 0:
+            raise ValueError(f"budget is {self.budget}. Give more than 0")
         if self.epochs is not None and not self.epochs > 0:
             raise ValueError(f"epochs is {self.epochs}. Give more than 0")
         if self.learning_rate is not None and not self.learning_rate > 0:

@@ -101,6 +101,14 @@ class Plan:
         """The mean tokens of a sequence, estimated on a sample."""
         return float(self._to_sequences(self._sample()).lengths.mean())
 
+    def epoch_tokens(self) -> float:
+        """The tokens of an epoch with special tokens and random second texts, estimated on a sample."""
+        sample = self._to_sequences(self._sample())
+        random = sample.label == 1 if self.pairs == "nsp" else np.zeros(len(sample), bool)
+        text = sample.first_length + np.where(random, 0, sample.second_length)
+        separators = len(self.document_starts) - 1 if self.cross_documents else 0  # which are part of the first text
+        return (int(self.unit_starts[-1]) + separators) * float(sample.lengths.sum() / text.sum())
+
     def _balance_pairs(self) -> None:
         """Find the probability of a true pair that makes half of all pairs true; some have no true second."""
         for _ in range(16):

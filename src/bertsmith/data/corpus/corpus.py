@@ -17,7 +17,6 @@ from itertools import chain, islice
 from typing import Literal, TypeVar, get_args
 
 from bertsmith.data.corpus import documents, markup
-from bertsmith.data.corpus.encoding import UTF8
 from bertsmith.data.corpus.folders import Skipped, skipped_summary
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
@@ -183,8 +182,8 @@ class Corpus:
     def _with_note(self, items: Iterator[T], source: Source, cleaner: Cleaner) -> Iterator[T]:
         """The same items; then a note on the encoding where it is not UTF-8."""
         yield from items
-        if cleaner.bom_encoding or cleaner.encoding != UTF8:
-            self._note(f"{source.name}: read as {cleaner.bom_encoding or cleaner.encoding}, not UTF-8")
+        if cleaner.read_as:
+            self._note(f"{source.name}: read as {cleaner.read_as}")
 
     def _repaired(self, paragraphs: Iterator[Paragraph], source: Source, cleaner: Cleaner) -> Iterator[Paragraph]:
         """Paragraphs without NUL and lone surrogates, from a file that its library may fail to read."""

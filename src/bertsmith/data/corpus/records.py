@@ -42,6 +42,7 @@ def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) 
             elif (text := cleaner.clean(text, location)) is not None:
                 yield number, text
     cleaner.encoding, cleaner.bom_encoding = line_cleaner.encoding, line_cleaner.bom_encoding
+    cleaner.mixed = line_cleaner.mixed
 
 
 def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callable[[int], object]) -> Iterator[Record]:

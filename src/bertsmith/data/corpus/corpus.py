@@ -18,6 +18,7 @@ from typing import Literal, TypeVar, get_args
 
 from bertsmith.data.corpus import documents, markup
 from bertsmith.data.corpus.folders import Skipped, skipped_summary
+from bertsmith.data.corpus.html_page import html_page
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
 from bertsmith.data.corpus.passages import NEW_DOCUMENT_CHARACTERS, NO_LIMIT, Document, Found, Passage, passages
@@ -171,7 +172,7 @@ class Corpus:
         lines = self._with_note(clean_lines(blocks, source.name, cleaner), source, cleaner)
         match kind:
             case ".html" | ".htm" | ".xhtml":
-                return self._prose(source, markup.html_page(lines, source.name), cleaner)
+                return self._prose(source, self._repaired(html_page(lines), source, cleaner), cleaner)
             case ".md" | ".markdown" | ".rst":
                 return self._prose(source, markup.markdown(lines, rst=kind == ".rst"), cleaner)
         return self._text(source, lines)

@@ -22,7 +22,7 @@ from bertsmith.data.corpus.html_page import html_page
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
 from bertsmith.data.corpus.passages import NEW_DOCUMENT_CHARACTERS, NO_LIMIT, Document, Found, Passage, passages
-from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json, from_parquet, from_table
+from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json, from_parquet, from_table, json_kind
 from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Source, find_sources
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.text.language import count_words
@@ -157,10 +157,12 @@ class Corpus:
         kind, blocks = source.kind, source.blocks(progress)
         if source.path == STANDARD_INPUT:
             kind, blocks = self._standard_input(blocks, source.is_stream)
+        elif kind == ".json":
+            kind = json_kind(source)
         match kind:
             case ".parquet":
                 return self._records(source, from_parquet(source, self.field, cleaner, progress), cleaner)
-            case ".csv" | ".tsv":
+            case ".csv" | ".tsv" | ".json":
                 return self._records(source, from_table(source, self.field, cleaner, progress, self._note), cleaner)
             case ".jsonl":
                 records = from_json(blocks, source.name, self.field, cleaner)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from itertools import chain, islice
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from bertsmith.data.corpus import documents, markup
 from bertsmith.data.corpus.folders import Skipped, skipped_summary
@@ -220,7 +220,10 @@ class Corpus:
 
     def _text(self, source: Source, runs: Iterator[LineRun]) -> Iterator[Found]:
         lines, runs = _peek(runs, lambda run: run[1])
-        if self._choose_layout(source, lines) == "lines":
+        layout = self._choose_layout(source, lines)
+        if source.layout:  # its lines are whole, and its documents no longer than they were
+            yield from passages(runs, blanks=1 + (layout == "running"))
+        elif layout == "lines":
             yield from passages(runs, blanks=1)
         else:
             yield from passages(runs, blanks=2, max_characters=NEW_DOCUMENT_CHARACTERS, join_lines=is_wrapped(lines))
@@ -237,7 +240,8 @@ class Corpus:
                 yield number, texts
 
     def _choose_layout(self, source: Source, lines: list[str]) -> Layout:
-        self.layouts[source.name] = guess_layout(lines) if self.layout == "auto" else self.layout
+        known: Any = self.layout if self.layout != "auto" else source.layout
+        self.layouts[source.name] = known or guess_layout(lines)
         return self.layouts[source.name]
 
 

@@ -3,6 +3,7 @@
 import glob
 import gzip
 import lzma
+import re
 import shutil
 import sys
 import tempfile
@@ -33,6 +34,8 @@ KNOWN_SUFFIXES = (
 STANDARD_INPUT = Path("/dev/stdin")
 ARCHIVE_BYTES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")  # the first bytes of an archive; tar has a mark at byte 257
 ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".rar", ".bz2")
+CLEANING = "clean.json"  # the result in a folder that `clean` wrote
+CLEANED_NAME = re.compile(r"(lines|running)-\d{5}\.txt")  # its files, by their layouts
 UNPACK = "Unpack it, and give the files in it"
 DOCUMENTS_REMEDY = "needs: pip install 'bertsmith[documents]'"
 
@@ -47,6 +50,7 @@ class Source:
     size: int = 0  # bytes on disk; 0 for standard input
     plain: bool = False  # read as text by request and not by its ending, so that it may turn out to be binary
     encoding: str = ""  # if it is known not to be UTF-8
+    layout: str = ""  # if it is known: text that `clean` wrote has a sentence or a paragraph a line
     copy: Any = None  # of standard input: an open temporary file, which can be read again
 
     @property
@@ -189,7 +193,7 @@ class _Finder:
             children: list[Any] = [child for child in path.iterdir() if not child.name.startswith(".")]
             shown = sorted(children)
             inside = [child for child in shown if not self.folders.leave_out(child)]
-            if any(child.name == "clean.json" for child in inside):  # a folder of `clean`, with a page about its text
+            if any(child.name == CLEANING for child in inside):  # a folder of `clean`, with a page about its text
                 inside = [child for child in inside if child.name != "clean.html"]
             return [source for child in inside for source in self.walk(child)]
         if not path.is_file():
@@ -222,7 +226,7 @@ def _source(path: Path | Address, plain: bool) -> Source | None:
         return _plain(path)
     if kind not in TEXT_SUFFIXES or (kind in BINARY_KINDS and compression):
         return None
-    return Source(path, ALIASES.get(kind, kind), compression, path.stat().st_size)
+    return Source(path, ALIASES.get(kind, kind), compression, path.stat().st_size, layout=_cleaned_layout(path))
 
 
 def _named(path: Path | Address) -> Source:
@@ -231,7 +235,14 @@ def _named(path: Path | Address) -> Source:
 
 
 def _plain(path: Path | Address) -> Source:
-    return Source(path, ".txt", _endings(path)[1], path.stat().st_size, plain=True)
+    size, layout = path.stat().st_size, _cleaned_layout(path)
+    return Source(path, ".txt", _endings(path)[1], size, plain=True, layout=layout)
+
+
+def _cleaned_layout(path: Path | Address) -> str:
+    """The layout of a file that `clean` wrote; else empty."""
+    match = CLEANED_NAME.fullmatch(path.name)
+    return match[1] if match and isinstance(path, Path) and path.with_name(CLEANING).exists() else ""
 
 
 def _endings(path: Path | Address) -> tuple[str, str]:

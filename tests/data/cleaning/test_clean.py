@@ -1,6 +1,7 @@
 """Cleaning as a whole: near-duplicates, languages, repeated lines; the same result with workers and after kills."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -105,6 +106,19 @@ def test_another_language_is_dropped_unless_it_has_a_tenth_of_the_text(tmp_path:
     assert {"English", "German"} <= set(result["languages"])
     left, _ = cleaned(tmp_path, [*english, german[0], russian], "skipped", skip=("language",))
     assert len(left) == 32
+
+
+def test_names_that_are_not_utf_8_are_cleaned_and_shown(tmp_path: Path) -> None:
+    documents = [document(seed) for seed in range(3)]
+    text = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")
+    write(Path(text), [*documents, documents[0], document(9)])
+    evaluation = os.fsdecode(os.fsencode(tmp_path) + b"/t\xe9st.txt")
+    Path(evaluation).write_text(document(9)[0])
+    config = CleaningConfig(decontaminate=(evaluation,))
+    result = clean(Corpus([text], layout="lines"), tmp_path / "out", config, workers=0)
+    rule = next(rule for rule in result["rules"] if rule["name"] == "near-duplicates")
+    assert rule["dropped"][0]["location"] == f"{tmp_path}/caf\\udce9.txt:28"
+    assert clean(Corpus([text], layout="lines"), tmp_path / "out", config)["reused"]
 
 
 def test_a_line_in_ten_documents_is_dropped_from_all_but_the_first(tmp_path: Path) -> None:

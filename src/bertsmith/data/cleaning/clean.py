@@ -29,6 +29,7 @@ from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.shards.journal import differences
 from bertsmith.data.shards.prepare import corpus_inputs, count_cores, lock_folder
 from bertsmith.errors import FolderError, RecipeError
+from bertsmith.terminal import escape_surrogates
 
 FORMAT = "bertsmith-clean 1"
 UNFINISHED = "unfinished"
@@ -91,7 +92,7 @@ class Cleaning:
         if self.config.decontaminate:
             texts = (text for path in self.config.decontaminate for text in contamination.evaluation_texts(path))
             found = contamination.write_ngrams(texts, self.folder)
-        config = asdict(self.config)
+        config = asdict(self.config) | {"decontaminate": list(map(escape_surrogates, self.config.decontaminate))}
         files.write_json(settings, {"inputs": inputs, "config": config, "evaluation": found})
 
     def judge(self, seconds: float | None) -> None:
@@ -182,7 +183,7 @@ class Cleaning:
 def _inputs(corpus: Corpus, config: CleaningConfig) -> dict[str, Any]:
     """All inputs that the result depends on, as they are read back from JSON."""
     evaluation = [
-        [source.path.name, source.size, source.path.stat().st_mtime_ns]
+        [escape_surrogates(source.path.name), source.size, source.path.stat().st_mtime_ns]
         for path in config.decontaminate
         for source in find_sources(path)
     ]

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import IO, Any
 
 from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.terminal import escape_surrogates
 from bertsmith.text.sentences import Layout
 
 CHUNK_CHARACTERS = 1 << 19  # characters that go to a worker at a time
@@ -41,9 +42,8 @@ def chunks(corpus: Corpus, skip: int, limit: int | None) -> Iterator[Chunk]:
     """The passages after the first `skip`, up to number `limit`, in chunks that are the same in every run."""
     found, size, number = list[NumberedPassage](), 0, skip
     for passage in islice(corpus.passages(skip), None if limit is None else limit - skip):
-        found.append(
-            NumberedPassage(number, passage.texts, f"{passage.file}:{passage.line}", passage.layout),
-        )
+        location = escape_surrogates(f"{passage.file}:{passage.line}")  # a name may not be UTF-8
+        found.append(NumberedPassage(number, passage.texts, location, passage.layout))
         number += 1
         size += sum(map(len, passage.texts))
         if size >= CHUNK_CHARACTERS:

@@ -130,17 +130,17 @@ def test_a_document_is_never_larger_than_memory_likes() -> None:
         (2, NEW_DOCUMENT_CHARACTERS, True),
     ]:
         found = list(passages([(1, lines)], blanks=blanks, max_characters=enough, join_lines=broken))
-        sizes = [sum(map(len, texts)) for _, texts in found]
+        sizes = [sum(map(len, one.texts)) for one in found]
         assert sum(sizes) >= 99 * 50_000
         assert max(sizes) < 1.1 * (MAX_DOCUMENT_CHARACTERS if broken or blanks == 1 else NEW_DOCUMENT_CHARACTERS)
-        assert found[1][0] == len(found[0][1]) + 1 or broken
+        assert found[1].line == len(found[0].texts) + 1 or broken
 
 
 def test_running_text_continues_in_a_new_document_at_the_end_of_a_paragraph() -> None:
     lines = [*["word " * 14] * 20, ""] * 100
     found = list(passages([(1, lines)], blanks=2, max_characters=NEW_DOCUMENT_CHARACTERS, join_lines=True))
-    assert [line for line, _ in found] == [1, 1009, 2017]  # 48 paragraphs of 21 lines
-    assert {len(text) for _, texts in found for text in texts} == {20 * 70 - 1}
+    assert [one.line for one in found] == [1, 1009, 2017]  # 48 paragraphs of 21 lines
+    assert {len(text) for one in found for text in one.texts} == {20 * 70 - 1}
 
 
 def test_documents_can_be_skipped(tmp_path: Path) -> None:

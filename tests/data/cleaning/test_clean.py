@@ -143,6 +143,13 @@ def test_in_a_file_without_blank_lines_a_line_is_kept_once(tmp_path: Path) -> No
     assert dropped(result, "lines") == {"repeated-lines": 2}
 
 
+def test_a_list_of_sentences_that_each_stand_twice_keeps_one_of_each(tmp_path: Path) -> None:
+    lines = [line for seed in range(25) for line in document(seed)]
+    left, result = cleaned(tmp_path, [[line for line in lines for _ in range(2)]])
+    assert left == [lines]
+    assert dropped(result, "lines") == {"repeated-lines": 200}
+
+
 def test_repeated_lines_in_slices_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [[*document(seed), f"This line stands in every document of group {seed % 3}."] for seed in range(60)]
     left, _ = cleaned(tmp_path, documents)

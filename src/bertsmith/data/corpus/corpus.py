@@ -21,7 +21,15 @@ from bertsmith.data.corpus.folders import Skipped, skipped_summary
 from bertsmith.data.corpus.html_page import html_page
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
-from bertsmith.data.corpus.passages import NEW_DOCUMENT_CHARACTERS, NO_LIMIT, Document, Found, Passage, passages
+from bertsmith.data.corpus.passages import (
+    NEW_DOCUMENT_CHARACTERS,
+    NO_LIMIT,
+    Document,
+    Found,
+    Passage,
+    marked_lists,
+    passages,
+)
 from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json, from_parquet, from_table, json_kind
 from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Source, find_sources
 from bertsmith.errors import RecipeError, TextError, suggest
@@ -84,14 +92,13 @@ class Corpus:
 
     def documents(self, skip: int = 0) -> Iterator[Document]:
         """All documents in order; the first `skip` are skipped without splitting them into sentences."""
-        for file, (line, texts) in islice(self._passages(), skip, None):
-            passage = Passage(texts, file, line, self.layouts[file])
-            yield Document(self.sentences(passage), file, line)
+        for passage in self.passages(skip):
+            yield Document(self.sentences(passage), passage.file, passage.line)
 
     def passages(self, skip: int = 0) -> Iterator[Passage]:
         """All documents in order, as their files have them."""
-        for file, (line, texts) in islice(self._passages(), skip, None):
-            yield Passage(texts, file, line, self.layouts[file])
+        for file, found in islice(self._passages(), skip, None):
+            yield Passage(found.texts, file, found.line, self.layouts[file], found.in_list)
 
     def sentences(self, passage: Passage) -> list[str]:
         """The sentences of a document; a note says how running text was split where sentencex is not installed."""
@@ -101,8 +108,8 @@ class Corpus:
 
     def lines(self) -> Iterator[str]:
         """All sentences, or paragraphs of running text: the lines that a tokenizer is trained on."""
-        for _, (_, texts) in self._passages():
-            yield from texts
+        for _, found in self._passages():
+            yield from found.texts
 
     @cached_property
     def estimated_words(self) -> float:
@@ -138,7 +145,7 @@ class Corpus:
                 any_text = has_text = True
                 yield source.name, passage
                 if self.max_characters is not None:
-                    characters += sum(map(len, passage[1]))
+                    characters += sum(map(len, passage.texts))
                     if characters >= self.max_characters:
                         return
             if not has_text:
@@ -221,10 +228,10 @@ class Corpus:
     def _text(self, source: Source, runs: Iterator[LineRun]) -> Iterator[Found]:
         lines, runs = _peek(runs, lambda run: run[1])
         layout = self._choose_layout(source, lines)
-        if source.layout:  # its lines are whole, and its documents no longer than they were
-            yield from passages(runs, blanks=1 + (layout == "running"))
-        elif layout == "lines":
-            yield from passages(runs, blanks=1)
+        if layout == "lines":
+            yield from marked_lists(passages(runs, blanks=1))
+        elif source.layout:  # its lines are whole, and its documents no longer than they were
+            yield from passages(runs, blanks=2)
         else:
             yield from passages(runs, blanks=2, max_characters=NEW_DOCUMENT_CHARACTERS, join_lines=is_wrapped(lines))
 
@@ -236,8 +243,8 @@ class Corpus:
             if len(text) > self.max_line_length:
                 location = f"{source.name}:{number}"
                 parts = [part for line in parts for part in cleaner.split_long(line, location)]
-            for _, texts in passages([(number, parts)], blanks=NO_LIMIT, join_lines=join_lines):
-                yield number, texts
+            for found in passages([(number, parts)], blanks=NO_LIMIT, join_lines=join_lines):
+                yield Found(number, found.texts)
 
     def _choose_layout(self, source: Source, lines: list[str]) -> Layout:
         known: Any = self.layout if self.layout != "auto" else source.layout

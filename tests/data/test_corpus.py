@@ -143,6 +143,20 @@ def test_running_text_continues_in_a_new_document_at_the_end_of_a_paragraph() ->
     assert {len(text) for one in found for text in one.texts} == {20 * 70 - 1}
 
 
+@pytest.mark.parametrize("name", ["cp1251", "utf-16", "utf-16-le", "utf-8", "cp1252"])
+def test_words_are_estimated_in_any_encoding(tmp_path: Path, name: str) -> None:
+    text = "Das Geschäft schließt für heute um fünf.\n" if name == "cp1252" else "Привет, мир и все города на реке.\n"
+    written(tmp_path / "a.txt", (text * 5_000).encode(name))
+    assert Corpus([str(tmp_path)]).estimated_words == pytest.approx(7 * 5_000, rel=0.01)
+
+
+def test_words_of_scripts_and_tags_are_not_estimated(tmp_path: Path) -> None:
+    line = '<p class="a b c">One two three.</p><script>a b c</script>\n'
+    page = "<head><style>p { margin: 0 }</style></head>" + line * 999
+    written(tmp_path / "a.html", page.encode())
+    assert Corpus([str(tmp_path)]).estimated_words == pytest.approx(3 * 999, rel=0.01)
+
+
 def test_documents_can_be_skipped(tmp_path: Path) -> None:
     written(tmp_path / "a.txt", "One.\n\nTwo.\n\nThree.\n")
     written(tmp_path / "b.txt", f"{PROSE}\n\n\n{PROSE}\0\n")

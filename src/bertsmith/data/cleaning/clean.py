@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,8 @@ class Cleaning:
                         if time.monotonic() - recorded > JOURNAL_SECONDS:
                             growing.record(state_now(chunk))
                             recorded = time.monotonic()
+                    else:
+                        chunk = replace(chunk, progress=1.0)  # also where the progress of a table is not known
                     growing.record(state_now(chunk, finished=True))
             self.limit = growing.state["read"]
 

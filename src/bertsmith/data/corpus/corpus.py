@@ -17,6 +17,7 @@ from itertools import chain, islice
 from typing import Any, Literal, TypeVar, get_args
 
 from bertsmith.data.corpus import documents, markup
+from bertsmith.data.corpus.estimate import count_words_of
 from bertsmith.data.corpus.folders import Skipped, skipped_summary
 from bertsmith.data.corpus.html_page import html_page
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
@@ -30,10 +31,9 @@ from bertsmith.data.corpus.passages import (
     marked_lists,
     passages,
 )
-from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json, from_parquet, from_table, json_kind
-from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Source, find_sources
+from bertsmith.data.corpus.records import Record, from_json, from_parquet, from_table, json_kind
+from bertsmith.data.corpus.sources import STANDARD_INPUT, Source, find_sources
 from bertsmith.errors import RecipeError, TextError, suggest
-from bertsmith.text.language import count_words
 from bertsmith.text.sentences import RULES_NOTE, Layout, guess_layout, has_sentencex, is_wrapped
 
 LAYOUT_LINES = 200  # lines from which a file's layout is guessed
@@ -115,7 +115,7 @@ class Corpus:
     def estimated_words(self) -> float:
         """The number of words, estimated from the first megabyte of some of the files."""
         step = max(len(self._sources) // 16, 1)
-        samples = [_sample(source, self.field) for source in self._sources[::step]]
+        samples = [count_words_of(source, self.field) for source in self._sources[::step]]
         read = sum(size for _, size in samples)
         return sum(words for words, _ in samples) * self.bytes / read if read else 0.0
 
@@ -265,22 +265,6 @@ def _peek(items: Iterator[T], lines: Callable[[T], Iterable[str]]) -> tuple[list
         if filled >= LAYOUT_LINES or size >= LAYOUT_CHARACTERS:
             break
     return first_lines, chain(head, items)
-
-
-def _sample(source: Source, field: str) -> tuple[int, int]:
-    """The number of words at the beginning of a file, and their bytes on disk."""
-    position = [0]
-    try:
-        if source.kind == ".parquet":
-            rows = from_parquet(source, field, Cleaner("skip", NO_LIMIT, Counter()), position.append)
-            return sum(count_words(text) for _, text in islice(rows, PARQUET_BATCH_ROWS + 1)), position[-1]
-        if source.kind in DOCUMENTS:
-            paragraphs = documents.pages(source) if source.kind == ".pdf" else documents.paragraphs(source)
-            return sum(count_words(text) for _, text in paragraphs), source.size
-        block = b"" if source.is_stream else next(source.blocks(position.append), b"")
-    except Exception:  # of the disk, the decompressor, or a library that reads documents
-        return 0, 0  # reported when the whole corpus is read
-    return count_words(block.decode(errors="ignore")), position[-1]
 
 
 def _check(name: str, value: str, known: Sequence[str]) -> None:

@@ -21,7 +21,8 @@ from bertsmith.data.corpus.encoding import looks_like_text, to_utf8
 from bertsmith.data.corpus.folders import Folders, Skipped, skipped_summary
 from bertsmith.errors import TextError, suggest
 
-MARKUP = (".md", ".markdown", ".rst", ".html", ".htm", ".xhtml")
+HTML = (".html", ".htm", ".xhtml")
+MARKUP = (".md", ".markdown", ".rst", *HTML)
 TABLES = (".csv", ".tsv")
 DOCUMENTS = {".pdf": "pypdf", ".docx": "docx"}  # endings, and the libraries that read them
 BINARY_KINDS = (".parquet", *DOCUMENTS)  # which have their own compression

@@ -73,6 +73,20 @@ def test_json_without_records_is_refused(content: str, message: str, tmp_path: P
     assert list(Corpus([str(tmp_path / "a.json")], plain=True).lines())
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_rows_with_bad_characters_are_repaired_or_dropped(name: str, tmp_path: Path) -> None:
+    rows = [b"text", "größer".encode(), b"br\xffken", b"nul\0here", b"last"]
+    (tmp_path / name).write_bytes(b"\n".join(row + (b"," if name == "a.csv" else b"\t") + b"1" for row in rows))
+    corpus = Corpus([str(tmp_path / name)], layout="lines")
+    assert list(corpus.lines()) == ["größer", "br\ufffdken", "nul here", "last"]
+    assert corpus.tally == {"bad bytes": 1, "NUL characters": 1}
+    corpus = Corpus([str(tmp_path / name)], layout="lines", on_bad_line="skip")
+    assert list(corpus.lines()) == ["größer", "last"]
+    assert corpus.tally == {"rows with bad bytes": 1, "rows with NUL characters": 1}
+    with pytest.raises(TextError, match=rf"{name}:3: holds bytes that are not UTF-8\."):
+        list(Corpus([str(tmp_path / name)], on_bad_line="fail").lines())
+
+
 def test_binary_data_is_no_json(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(bytes(range(256)))
     with pytest.raises(TextError, match=r"a\.json: is not text, but binary data\."):

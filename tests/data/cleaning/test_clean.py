@@ -319,9 +319,11 @@ def test_where_time_is_short_the_beginning_of_the_text_is_cleaned(tmp_path: Path
 
 def test_a_table_that_is_read_to_its_end_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passages, "CHUNK_CHARACTERS", 100)  # the last row fills a chunk
-    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f'"{" ".join(document(seed))}",1\n' for seed in range(9)))
+    (tmp_path / "a.csv").write_text(
+        "text,label\n" + "".join(f'"{" ".join(document(seed))}",1\n' for seed in range(250))
+    )
     result = clean(Corpus([str(tmp_path / "a.csv")]), tmp_path / "out", CleaningConfig(), workers=0)
-    assert (result["documents"], result["share_read"]) == (9, 1.0)
+    assert (result["documents"], result["share_read"]) == (250, 1.0)
 
 
 def test_the_kept_examples_of_a_rule_are_those_nearest_to_its_limit(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def from_table(
         field = _longest_column(table)
         note(f"{source.name}: text from column '{field}', the one with the longest texts; --field names another")
     column = table.column(field)
-    dropped = BadRows("fail" if cleaner.policy == "fail" else "skip")
+    dropped = BadRows("fail" if cleaner.policy == "fail" else "skip", repair=cleaner.policy == "replace")
     for number, (location, row) in enumerate(table.rows((column,), dropped), 1):
         text = row[column]
         if not isinstance(text, str) or not text.strip():

@@ -7,6 +7,7 @@ So a folder of articles gives a document a file, and a library in one file many.
 record is a document, whatever its blank lines. Markdown, HTML, PDF and Word files are running text, a document each.
 """
 
+import hashlib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,6 +81,15 @@ class Corpus:
                 if source.copy is not None:
                     weakref.finalize(self, source.copy.close)
             self.bytes = sum(source.size for source in self._sources)
+
+    def stdin_digest(self) -> tuple[int, str]:
+        """The size and the SHA-256 of standard input, which is copied to the disk: a resumed run knows it by them."""
+        self.buffer_stdin()
+        source = next((source for source in self._sources if source.copy is not None), None)
+        if source is None:
+            raise TextError("standard input", "can be read only once", "Write it to a file first")
+        source.copy.seek(0)
+        return source.size, hashlib.file_digest(source.copy, "sha256").hexdigest()
 
     def new_notes(self) -> list[str]:
         """The new notes on how the files were read (encodings, skipped files), as lines for the user."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from record import record
 
 import bertsmith
-from bertsmith.data.corpus.sources import open_decompressed
+from bertsmith.data.corpus.decompression import open_decompressed
 from bertsmith.train import hardware
 
 

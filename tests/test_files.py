@@ -125,6 +125,19 @@ def test_what_the_disk_refuses_is_one_line(
     assert str(caught.value) == f"{tmp_path / 'data'}: {line}"
 
 
+@pytest.mark.parametrize("name", ["s3://bucket/x", "gs://bucket/x/y.npy"])
+def test_an_address_is_refused_where_files_are_written_to_the_disk(name: str, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        for check in (files.check_folder, files.check_file):
+            with pytest.raises(RunError) as caught:
+                check(Path(name))
+            remedy = "Name a folder or a file here."
+            assert str(caught.value) == f"{name}: is an address, and this is written to this machine's disk. {remedy}"
+        Path(name).mkdir(parents=True)  # a folder of that name is no address
+        files.check_folder(Path(name))
+
+
 def test_a_full_device_is_told_with_what_is_free() -> None:
     full = Path("/dev/full")
     if not full.exists():

@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 from bertsmith.errors import FolderError, RunError
 
 Bytes = bytes | bytearray | memoryview
+ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(?=[^/])", re.IGNORECASE)  # a Path makes one slash of several
 HASHED_BYTES = 1 << 20  # bytes that are hashed and written while they are in the processor's cache
 
 
@@ -118,6 +120,7 @@ def _json(path: Path) -> Any:
 
 def check_folder(out: Path) -> None:
     """Refuse a folder that cannot be made or written, before any work is done. Writes nothing."""
+    _check_is_here(out)
     with explain_os_errors(out):  # a name may be too long
         is_file = out.exists() and not out.is_dir()
     if is_file:
@@ -127,6 +130,7 @@ def check_folder(out: Path) -> None:
 
 def check_file(out: Path) -> None:
     """Refuse a file that cannot be written, before any work is done; its parent folders are made."""
+    _check_is_here(out)
     if out.is_dir():
         raise FolderError(out, "is a folder, not a file", "Name a file in it")
     _check_parents(out, out.parent)
@@ -134,6 +138,13 @@ def check_file(out: Path) -> None:
         raise RunError(out, "may not be written", "Choose a file that is yours")
     with explain_os_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _check_is_here(out: Path) -> None:
+    """Refuse an address: what is written by names of this disk would land in a folder `s3:` here."""
+    if ADDRESS.match(str(out)) and not out.exists():
+        fact = "is an address, and this is written to this machine's disk"
+        raise RunError(ADDRESS.sub(r"\1://", str(out)), fact, "Name a folder or a file here")
 
 
 def check_not_foreign(out: Path, *, markers: Collection[str], outputs: Collection[str] = ()) -> None:

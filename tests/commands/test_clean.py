@@ -47,6 +47,28 @@ def test_the_folder_is_read_without_its_page(tmp_path: Path) -> None:
     assert "clean.html" in [path.name for path in Corpus([str(tmp_path / "out")]).files]
 
 
+def test_cleaned_text_is_read_again_as_it_was_read_first(tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    # Each would be guessed otherwise: paragraphs of a sentence, and lines with sentences that end inside of them.
+    paragraphs = [" ".join(document(seed, 1 + seed % 2)) for seed in range(30)]
+    (texts / "a.md").write_text("\n\n".join(paragraphs) + "\n")
+    records = [[" ".join(document(seed, 20)) for seed in range(first, first + 99)] for first in (100, 200)]
+    (texts / "b.jsonl").write_text("".join(json.dumps({"text": "\n".join(one)}) + "\n" for one in records))
+    inside = [[f"She said so. And then {' '.join(document(seed, 1))}" for seed in range(400, 410)], document(500)]
+    write(texts / "c.txt", [*(document(seed) for seed in range(600, 640)), *inside])
+    before = [(one.layout, one.sentences()) for one in Corpus([str(texts)]).passages()]
+    assert {layout for layout, _ in before} == {"lines", "running"}
+    run("clean", texts, "--out", tmp_path / "out", "--skip", "near-duplicates")
+    for names in ([tmp_path / "out"], sorted((tmp_path / "out").glob("*-*.txt"))):
+        for plain in (False, True):
+            again = Corpus(list(map(str, names)), plain=plain)
+            found = [(one.layout, one.sentences()) for one in again.passages() if one.file.endswith(".txt")]
+            if plain and len(names) == 1:
+                found = [one for one in found if "{" not in one[1][0]]
+            assert sorted(found) == sorted(before)
+
+
 def test_options_reach_the_cleaning(tmp_path: Path) -> None:
     text = write(
         tmp_path / "text.txt", [document(1), document(1), ["Mail to jane@doe.example.org, please do it soon."]]

@@ -130,17 +130,31 @@ def test_a_document_is_never_larger_than_memory_likes() -> None:
         (2, NEW_DOCUMENT_CHARACTERS, True),
     ]:
         found = list(passages([(1, lines)], blanks=blanks, max_characters=enough, join_lines=broken))
-        sizes = [sum(map(len, texts)) for _, texts in found]
+        sizes = [sum(map(len, one.texts)) for one in found]
         assert sum(sizes) >= 99 * 50_000
         assert max(sizes) < 1.1 * (MAX_DOCUMENT_CHARACTERS if broken or blanks == 1 else NEW_DOCUMENT_CHARACTERS)
-        assert found[1][0] == len(found[0][1]) + 1 or broken
+        assert found[1].line == len(found[0].texts) + 1 or broken
 
 
 def test_running_text_continues_in_a_new_document_at_the_end_of_a_paragraph() -> None:
     lines = [*["word " * 14] * 20, ""] * 100
     found = list(passages([(1, lines)], blanks=2, max_characters=NEW_DOCUMENT_CHARACTERS, join_lines=True))
-    assert [line for line, _ in found] == [1, 1009, 2017]  # 48 paragraphs of 21 lines
-    assert {len(text) for _, texts in found for text in texts} == {20 * 70 - 1}
+    assert [one.line for one in found] == [1, 1009, 2017]  # 48 paragraphs of 21 lines
+    assert {len(text) for one in found for text in one.texts} == {20 * 70 - 1}
+
+
+@pytest.mark.parametrize("name", ["cp1251", "utf-16", "utf-16-le", "utf-8", "cp1252"])
+def test_words_are_estimated_in_any_encoding(tmp_path: Path, name: str) -> None:
+    text = "Das Geschäft schließt für heute um fünf.\n" if name == "cp1252" else "Привет, мир и все города на реке.\n"
+    written(tmp_path / "a.txt", (text * 5_000).encode(name))
+    assert Corpus([str(tmp_path)]).estimated_words == pytest.approx(7 * 5_000, rel=0.01)
+
+
+def test_words_of_scripts_and_tags_are_not_estimated(tmp_path: Path) -> None:
+    line = '<p class="a b c">One two three.</p><script>a b c</script>\n'
+    page = "<head><style>p { margin: 0 }</style></head>" + line * 999
+    written(tmp_path / "a.html", page.encode())
+    assert Corpus([str(tmp_path)]).estimated_words == pytest.approx(3 * 999, rel=0.01)
 
 
 def test_documents_can_be_skipped(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith.data.corpus import sources
+from bertsmith.data.corpus import decompression
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import TextError
 
@@ -73,7 +73,7 @@ def test_a_word_document_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> 
     pytest.importorskip("docx")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", b" " * (sources.MAX_DECOMPRESSED_BYTES + 1))
+        archive.writestr("word/document.xml", b" " * (decompression.MAX_DECOMPRESSED_BYTES + 1))
     (tmp_path / "a.docx").write_bytes(packed.getvalue())
     with pytest.raises(TextError, match=r"a\.docx: unpacks to 33,554,433 bytes, 1,024 times its size\. Do not trust"):
         list(Corpus([str(tmp_path)]).documents())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertsmith.data.corpus.corpus import Corpus
-from bertsmith.data.corpus.encoding import guess, wide
+from bertsmith.data.corpus.encoding import decode_lines, guess, to_utf8, wide
 from bertsmith.data.labelled import reader
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.inputs import TrainedOn
@@ -74,6 +74,36 @@ def test_a_text_that_was_utf_8_so_far_stays_so(tmp_path: Path) -> None:
     corpus = Corpus([str(tmp_path)], layout="lines")
     assert list(corpus.lines())[-1] == "caf\ufffd"
     assert corpus.new_notes() == []
+
+
+def test_one_line_in_another_encoding_does_not_spoil_the_lines_in_utf_8(tmp_path: Path) -> None:
+    stray, plain, text = "He sat in the café.", "Then he left.", "“It’s a façade,” she said."
+    rest = [text, "Crème brûlée for all.", "One café more.", "Привет", "日本"] * 9
+    many = [plain] * 80_000  # more than a block
+    raw = "\n".join([stray, *many]).encode("cp1252") + "\n".join(["", *rest]).encode()
+    (tmp_path / "a.txt").write_bytes(raw)
+    (tmp_path / "b.tsv").write_bytes(b"text\n" + raw)
+    corpus = Corpus([str(tmp_path)], layout="lines")
+    assert [line for line in corpus.lines() if line != plain] == [stray, *rest] * 2
+    assert not corpus.tally
+    assert corpus.new_notes()[0] == f"{tmp_path / 'a.txt'}: read as cp1252 where it is not UTF-8"
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_line_that_is_utf_8_by_chance_stays_in_its_encoding(language: str) -> None:
+    encoding, text = TEXTS[language]
+    lines = [text] * 3 + {"cp1252": ["Spaß…", "QUALITÉ…"], "cp1251": ["Её"], "gb18030": ["论"]}.get(encoding, [])
+    assert decode_lines("\n".join(lines).encode(encoding), encoding) == ("\n".join(lines), False)
+    assert b"".join(to_utf8(["\n".join(lines).encode(encoding)], encoding)).decode() == "\n".join(lines)
+
+
+def test_a_text_without_line_ends_becomes_utf_8_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertsmith.data.corpus.encoding.MAX_HELD_BYTES", 1 << 12)
+    for text in ("für alle " * 3_000, "ü" * 30_000):
+        raw = text.encode("cp1252")
+        found = list(to_utf8((raw[start : start + 999] for start in range(0, len(raw), 999)), "cp1252"))
+        assert b"".join(found).decode() == text
+        assert max(map(len, found)) < 1 << 14
 
 
 WIDE = {

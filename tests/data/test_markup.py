@@ -1,10 +1,8 @@
-"""Markdown, reStructuredText and HTML as the paragraphs that a person reads."""
+"""Markdown and reStructuredText as the paragraphs that a person reads."""
 
 import pytest
 
-from bertsmith.data.corpus import markup
-from bertsmith.data.corpus.markup import html_page, markdown
-from bertsmith.errors import TextError
+from bertsmith.data.corpus.markup import markdown
 
 MARKDOWN = """---
 title: settings
@@ -41,7 +39,7 @@ Some *text* with ``code`` and :func:`a role <x>`, `a link <http://x.org>`_.
 
 .. note::
 
-   left out
+   Keep in mind: ``it``.
 
 .. image:: x.png
 
@@ -50,13 +48,6 @@ After it, an example::
     left = out
 
 The end.
-"""
-
-PAGE = """<!doctype html><html><head><title>t</title><style>p {}</style></head>
-<body><nav><ul><li>menu</li></ul></nav><h1>A heading</h1>
-<p>Some <b>bold</b> text &amp; an
-<a href="x">inner</a> word.<p>Next<br>line<script>var x = "<p>no</p>";</script>
-<table><tr><td>one</td><td>two</td></tr></table><!-- left out --></body></html>
 """
 
 
@@ -79,19 +70,83 @@ def test_restructured_text_becomes_paragraphs_without_directives() -> None:
     assert [text for _, text in markdown([(1, RST.split("\n"))], rst=True)] == [
         "Title",
         "Some text with code and a role, a link.",
+        "Keep in mind: it.",
         "After it, an example:",
         "The end.",
     ]
 
 
-def test_html_becomes_paragraphs_without_scripts_and_menus() -> None:
-    lines = PAGE.split("\n")
-    expected = ["A heading", "Some bold text & an inner word.", "Next", "line", "one", "two"]
-    for runs in ([(1, lines)], [(number, [line]) for number, line in enumerate(lines, 1)]):
-        assert [text for _, text in html_page(runs, "a.html")] == expected
+def test_code_within_a_line_opens_no_code_block() -> None:
+    text = """First:
+```pip install tool```
+then use it.
+
+````
+a = 1
+``` not the end
+```` nor this
+```
+````
+After the code.
+~~~ python `x`
+b = 2
+~~~
+The end."""
+    assert [text for _, text in markdown([(1, text.split("\n"))])] == [
+        "First: pip install tool then use it.",
+        "After the code.",
+        "The end.",
+    ]
 
 
-def test_a_tag_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markup, "MAX_TAG_CHARACTERS", 1_000)
-    with pytest.raises(TextError, match=r"^a\.html:\d+: has a tag that never ends\. Mend the file, or add --as text\."):
-        list(html_page([(1, ['<p class="' + "x" * 100] * 50)], "a.html"))
+@pytest.mark.parametrize(("after", "kept"), [(["---"], False), (["..."], False), ([], True), (["---"], True)])
+def test_only_settings_that_end_are_left_out_at_the_beginning(after: list[str], kept: bool) -> None:
+    words = ["word"] * (200 if kept else 90)
+    found = list(markdown([(1, ["---", *words, *after, "", "The end."])]))
+    assert found[-1] == (len(words) + len(after) + 3, "The end.")
+    assert len(found) == 1 + kept
+
+
+def test_the_prose_of_directives_is_kept_and_their_code_is_not() -> None:
+    text = """.. warning:: Never do
+   this.
+.. py:function:: run(name)
+   :async:
+
+   Runs it at once, as in::
+
+      run("x")
+
+   .. versionadded:: 3.2
+      With a name.
+
+   .. code-block:: python
+      :linenos:
+
+      left = out
+
+   :param name: left out
+      and so on
+   Returns nothing.
+
+.. _target:
+.. a comment
+   goes on
+
+>>> run("y")
+out
+
+.. |x| replace:: left out
+.. math:: a + b
+::
+
+   left out
+
+The end."""
+    assert [text for _, text in markdown([(1, text.split("\n"))], rst=True)] == [
+        "Never do this.",
+        "Runs it at once, as in:",
+        "With a name.",
+        "Returns nothing.",
+        "The end.",
+    ]

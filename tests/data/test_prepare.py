@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import json
 import os
 import random
@@ -625,18 +626,27 @@ def test_a_torn_journal_is_named(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert isinstance(prepare(corpus(text), tokenizer, tmp_path / "out"), Summary)
 
 
-def test_text_through_a_pipe_is_never_taken_for_the_same(
+def test_text_through_a_pipe_is_known_by_its_bytes(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for out, refusal in (("one", None), ("two", None), ("one", "was prepared with other text")):
+    for first, reused, refusal in ((0, False, None), (0, True, None), (1, False, "was prepared with other text")):
         reading, writing = os.pipe()
-        os.write(writing, b"\n\n".join("\n".join(document(number)).encode() for number in range(9)))
+        numbers = range(first, first + 9)
+        os.write(writing, b"\n\n".join("\n".join(document(number)).encode() for number in numbers))
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
             monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
             with nullcontext() if refusal is None else pytest.raises(FolderError, match=refusal):
-                summary = prepare(Corpus(["-"], layout="lines"), tokenizer, tmp_path / out, workers=0)
-                assert summary.documents == 9
+                summary = prepare(Corpus(["-"], layout="lines"), tokenizer, tmp_path / "out", workers=0)
+                assert (summary.documents, summary.reused) == (9, reused)
+
+
+def test_standard_input_that_was_read_is_not_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"A line.\n")))
+    piped = Corpus(["-"])
+    assert list(piped.lines()) == ["A line."]
+    with pytest.raises(TextError, match=r"standard input: can be read only once\. Write it to a file first\."):
+        piped.stdin_digest()
 
 
 def test_a_folder_that_may_not_be_written_is_refused(

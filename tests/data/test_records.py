@@ -1,6 +1,7 @@
 """Records in JSON lines and Parquet give their texts, or one clear line."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.corpus.lines import Cleaner, Policy
 from bertsmith.data.corpus.records import from_json, from_parquet
 from bertsmith.data.corpus.sources import find_sources
@@ -36,6 +38,59 @@ def table(path: Path, policy: Policy = "replace", field: str = "text") -> tuple[
     rows = list(from_parquet(source, field, Cleaner(policy, 100, tally), reached.append))
     assert not reached or reached[-1] == source.size
     return rows, tally
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.ndjson", '{"text": "one", "id": 1}\n{"text": "two"}\n'),
+        ("a.json", '\n {"text": "one", "id": 1}\n{"text": "two"}\n'),
+        ("a.json", '[\n {"text": "one", "id": 1},\n {"text": "two"}\n]\n'),
+        ("a.json", '[{"body": "one", "id": 1}, {"body": "two"}]'),
+        ("a.json", "one\ntwo\n"),
+    ],
+)
+def test_json_that_is_named_gives_texts_and_no_braces(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    (tmp_path / "b.txt").write_text("three\n")
+    assert list(Corpus([str(tmp_path / name)], layout="lines").lines()) == ["one", "two"]
+    in_folder = ["one", "two"] if name == "a.ndjson" else []
+    assert list(Corpus([str(tmp_path)]).lines()) == [*in_folder, "three"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{\n "text": "one"\n}', "is one JSON object over several lines. Write it as JSON lines, or add --as text."),
+        ('["one", "two"]', "holds no JSON object. Give it rows."),
+        ('[{"text": "one"}', "1: is not JSON: Expecting ',' delimiter. Get the file again."),
+    ],
+)
+def test_json_without_records_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(TextError, match=re.escape(message)):
+        list(Corpus([str(tmp_path / "a.json")]).lines())
+    assert list(Corpus([str(tmp_path / "a.json")], plain=True).lines())
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_rows_with_bad_characters_are_repaired_or_dropped(name: str, tmp_path: Path) -> None:
+    rows = [b"text", "größer".encode(), b"br\xffken", b"nul\0here", b"last"]
+    (tmp_path / name).write_bytes(b"\n".join(row + (b"," if name == "a.csv" else b"\t") + b"1" for row in rows))
+    corpus = Corpus([str(tmp_path / name)], layout="lines")
+    assert list(corpus.lines()) == ["größer", "br\ufffdken", "nul here", "last"]
+    assert corpus.tally == {"bad bytes": 1, "NUL characters": 1}
+    corpus = Corpus([str(tmp_path / name)], layout="lines", on_bad_line="skip")
+    assert list(corpus.lines()) == ["größer", "last"]
+    assert corpus.tally == {"rows with bad bytes": 1, "rows with NUL characters": 1}
+    with pytest.raises(TextError, match=rf"{name}:3: holds bytes that are not UTF-8\."):
+        list(Corpus([str(tmp_path / name)], on_bad_line="fail").lines())
+
+
+def test_binary_data_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(bytes(range(256)))
+    with pytest.raises(TextError, match=r"a\.json: is not text, but binary data\."):
+        list(Corpus([str(tmp_path / "a.json")]).lines())
 
 
 def test_each_line_gives_the_text_in_its_field() -> None:

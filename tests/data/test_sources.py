@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith.data.corpus import sources
+from bertsmith.data.corpus import decompression, sources
 from bertsmith.data.corpus.folders import Skipped, skipped_summary
 from bertsmith.data.corpus.sources import STANDARD_INPUT, Source, find_sources
 from bertsmith.data.labelled import sources as labelled
@@ -66,8 +66,8 @@ def test_skipped_files_of_a_folder_are_counted_with_the_reason(tmp_path: Path) -
 
 
 def test_a_named_file_is_read_as_text_whatever_its_ending_unless_it_is_binary(tmp_path: Path) -> None:
-    made(tmp_path, "code.rs", "bare", "rows.json")
-    for name in ("code.rs", "bare", "rows.json"):
+    made(tmp_path, "code.rs", "bare", "rows.log")
+    for name in ("code.rs", "bare", "rows.log"):
         (source,) = find_sources([str(tmp_path / name)])
         assert (source.kind, unpacked(source)) == (".txt", b"A line.\n")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
@@ -116,7 +116,7 @@ def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused_before_memory
 ) -> None:
     pack = gzip.compress if packing == ".gz" else lzma.compress
     path = tmp_path / f"bomb.txt{packing}"
-    path.write_bytes(pack(b"a" * (sources.MAX_DECOMPRESSED_BYTES + (1 << 22))))
+    path.write_bytes(pack(b"a" * (decompression.MAX_DECOMPRESSED_BYTES + (1 << 22))))
     tracemalloc.start()
     with pytest.raises(
         TextError, match=r"unpacks to more than 100 times its size\. Unpack it yourself if you trust it"

@@ -1,5 +1,7 @@
 """Streams of text: no token lost or repeated, and every batch continues where the one before ended."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -81,6 +83,22 @@ def test_the_state_of_a_share_of_the_streams_is_reset_and_always_of_the_same():
     assert np.array_equal(positions, [again(index).stream_positions for index in range(1, source.batches())])
     assert np.array_equal(source(3).ids, streams(text)(3).ids)  # the tokens are the same
     assert all((streams(text, state_reset=0.9, once=True)(index).stream_positions > 0).all() for index in range(1, 9))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32), SEPARATORS, st.booleans())
+def test_neighbouring_documents_may_lie_in_two_shards(seed, separator, once):
+    class InShards(Prose):  # a shard a document: the most that can be
+        def gather(self, starts, lengths):
+            assert (self.document[starts] == self.document[starts + lengths - 1]).all()
+            return super().gather(starts, lengths)
+
+    text = prose(documents=6, sentences=3, words=4, seed=seed)
+    shards = copy(text)
+    shards.__class__ = InShards
+    settings = {"seed": seed, "separator": separator, "once": once}
+    for found, wanted in zip(epoch(streams(shards, **settings)), epoch(streams(text, **settings)), strict=True):
+        assert np.array_equal(found, wanted)
 
 
 def test_every_epoch_and_every_seed_shuffle_the_documents_differently():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertsmith.data.corpus import sources
+from bertsmith.data.corpus import decompression
 from bertsmith.data.labelled import reader as labelled
 from bertsmith.data.labelled import unlabelled
 from bertsmith.data.labelled.examples import Example, Kind, Question, Sentence
@@ -259,8 +259,8 @@ def test_a_packed_file_that_unpacks_to_far_more_than_text_does_is_refused_by_eve
     line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line without an end, and very many short ones."""
-    monkeypatch.setattr(sources, "MAX_DECOMPRESSED_BYTES", 1 << 16)
-    monkeypatch.setattr(sources, "READ_BYTES", 1 << 14)
+    monkeypatch.setattr(decompression, "MAX_DECOMPRESSED_BYTES", 1 << 16)
+    monkeypatch.setattr(decompression, "READ_BYTES", 1 << 14)
     path, size, given = tmp_path / "bomb.txt.xz", 1 << 22, list[object]()
     path.write_bytes(lzma.compress(line * (size // len(line)), preset=0))
     readers = {

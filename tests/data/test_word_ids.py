@@ -20,6 +20,23 @@ def test_words_are_runs_of_letters_with_apostrophes_inside() -> None:
     assert split_words(" ...'' - ") == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "हिन्दी में लिखा हुआ",
+        "தமிழ் மொழி",
+        "שָׁלוֹם עוֹלָם",
+        "cafe\u0301 d’e\u0301te\u0301",
+        "می\u200cخواهم بروم",
+        "ශ්\u200dරී ලංකා",
+        "สวัสดี ที่นี่",
+        "straße Übung",
+    ],
+)
+def test_marks_belong_to_the_letters_before_them(text: str) -> None:
+    assert split_words(f"({text}) \u0301!\u200d") == text.lower().split()
+
+
 @given(st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12), min_size=1, max_size=20), st.integers(1, 4))
 def test_the_numbers_give_back_the_text_without_its_rare_words(sentences: list[list[str]], least: int) -> None:
     counts = Counter(word for sentence in sentences for word in sentence)

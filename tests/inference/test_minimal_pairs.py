@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from bertsmith.data.corpus import sources
+from bertsmith.data.corpus import decompression
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference import minimal_pairs as minimal
 from bertsmith.inference.likelihood import score
@@ -224,7 +224,7 @@ def test_blimp_has_67_phenomena_of_1000_pairs(shared: Path) -> None:
 def test_an_archive_is_refused_before_it_has_unpacked_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     padded = archive(
         tmp_path / "bomb.tar.gz",
-        {"zeros.bin": bytes(sources.MAX_DECOMPRESSED_BYTES), "a.jsonl": blimp("one", 1)},
+        {"zeros.bin": bytes(decompression.MAX_DECOMPRESSED_BYTES), "a.jsonl": blimp("one", 1)},
         "w:gz",
     )
     with pytest.raises(TextError, match=r"bomb\.tar\.gz: unpacks to more than 100 times its size\."):

@@ -57,12 +57,11 @@ def clean_into(
     workers: int | None = None,
     seconds: float | None = None,
 ) -> tuple[list[str], dict[str, Any]]:
-    """Clean text into the folder of a run: the files of cleaned text, and how they are read."""
+    """Clean text into the folder of a run: the files of cleaned text, each read by its own layout."""
     folder = out / FOLDER
     result = clean(texts, folder, decontaminate=decontaminate, workers=workers, seconds=seconds, **reading)
     cleaning.write(out / cleaning.PAGE, result)  # beside the report
-    layouts = {name.partition("-")[0] for name in result["files"]}
-    return [str(folder / name) for name in result["files"]], {"layout": layouts.pop() if len(layouts) == 1 else "auto"}
+    return [str(folder / name) for name in result["files"]], {"layout": "auto"}
 
 
 def check_decontaminate(clean: bool, decontaminate: Sequence[str] | None) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bertsmith.errors import BertsmithError, RunError
+from bertsmith.files import ADDRESS
 
 BUFFER_BYTES = 1 << 23  # bytes that are fetched at a time
 COPIED_BYTES = 1 << 20  # bytes of a file that are copied at a time
-SPELLING = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(?=[^/])", re.IGNORECASE)  # a Path makes one slash of several
 NO_HOST = ("file", "local")  # protocols whose addresses have three slashes: the host between them is empty
 BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2"}  # stores without folders
 PACKAGES = {  # that a protocol needs, by pip
@@ -36,7 +36,7 @@ READING_ERRORS = (BertsmithError, EOFError, MemoryError, OSError, lzma.LZMAError
 
 def is_address(name: object) -> bool:
     """Whether a name stands for files elsewhere; a folder here of the same name goes before."""
-    return SPELLING.match(str(name)) is not None and not Path(str(name)).exists()
+    return ADDRESS.match(str(name)) is not None and not Path(str(name)).exists()
 
 
 class Address:
@@ -45,7 +45,7 @@ class Address:
     def __init__(
         self, name: object, filesystem: Any = None, info: dict[str, Any] | None = None, path: str | None = None
     ) -> None:
-        self._text = SPELLING.sub(_with_slashes, str(name), count=1)
+        self._text = ADDRESS.sub(_with_slashes, str(name), count=1)
         self.protocol = self._text.partition("://")[0]
         self._web = self.protocol in ("http", "https")  # no folders, but pages that end with a slash
         if not self._web:

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
+from bertsmith.data.corpus.decompression import READ_BYTES, open_decompressed
 from bertsmith.data.corpus.lines import Cleaner, clean_lines
-from bertsmith.data.corpus.sources import READ_BYTES, find_sources, open_decompressed
+from bertsmith.data.corpus.sources import find_sources
 from bertsmith.data.rows import BATCH_TOKENS
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference.likelihood import score

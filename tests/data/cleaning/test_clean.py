@@ -1,6 +1,7 @@
 """Cleaning as a whole: near-duplicates, languages, repeated lines; the same result with workers and after kills."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -107,6 +108,19 @@ def test_another_language_is_dropped_unless_it_has_a_tenth_of_the_text(tmp_path:
     assert len(left) == 32
 
 
+def test_names_that_are_not_utf_8_are_cleaned_and_shown(tmp_path: Path) -> None:
+    documents = [document(seed) for seed in range(3)]
+    text = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")
+    write(Path(text), [*documents, documents[0], document(9)])
+    evaluation = os.fsdecode(os.fsencode(tmp_path) + b"/t\xe9st.txt")
+    Path(evaluation).write_text(document(9)[0])
+    config = CleaningConfig(decontaminate=(evaluation,))
+    result = clean(Corpus([text], layout="lines"), tmp_path / "out", config, workers=0)
+    rule = next(rule for rule in result["rules"] if rule["name"] == "near-duplicates")
+    assert rule["dropped"][0]["location"] == f"{tmp_path}/caf\\udce9.txt:28"
+    assert clean(Corpus([text], layout="lines"), tmp_path / "out", config)["reused"]
+
+
 def test_a_line_in_ten_documents_is_dropped_from_all_but_the_first(tmp_path: Path) -> None:
     notice = "Subscribe to our weekly letter for more stories like this."
     documents = [[*document(seed), notice] for seed in range(12)]
@@ -127,6 +141,13 @@ def test_in_a_file_without_blank_lines_a_line_is_kept_once(tmp_path: Path) -> No
     left, result = cleaned(tmp_path, [[*lines[:300], lines[0], "Exit.", *lines[300:], lines[599].upper(), "Exit."]])
     assert left == [[*lines[:300], "Exit.", *lines[300:], "Exit."]]
     assert dropped(result, "lines") == {"repeated-lines": 2}
+
+
+def test_a_list_of_sentences_that_each_stand_twice_keeps_one_of_each(tmp_path: Path) -> None:
+    lines = [line for seed in range(25) for line in document(seed)]
+    left, result = cleaned(tmp_path, [[line for line in lines for _ in range(2)]])
+    assert left == [lines]
+    assert dropped(result, "lines") == {"repeated-lines": 200}
 
 
 def test_repeated_lines_in_slices_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,6 +315,15 @@ def test_where_time_is_short_the_beginning_of_the_text_is_cleaned(tmp_path: Path
     assert 0 < result["share_read"] < 0.9
     assert 0 < result["documents"] < 900
     assert result["kept_documents"] == result["documents"]
+
+
+def test_a_table_that_is_read_to_its_end_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passages, "CHUNK_CHARACTERS", 100)  # the last row fills a chunk
+    (tmp_path / "a.csv").write_text(
+        "text,label\n" + "".join(f'"{" ".join(document(seed))}",1\n' for seed in range(250))
+    )
+    result = clean(Corpus([str(tmp_path / "a.csv")]), tmp_path / "out", CleaningConfig(), workers=0)
+    assert (result["documents"], result["share_read"]) == (250, 1.0)
 
 
 def test_the_kept_examples_of_a_rule_are_those_nearest_to_its_limit(tmp_path: Path) -> None:

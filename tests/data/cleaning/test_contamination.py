@@ -1,6 +1,7 @@
 """Decontamination: the texts of evaluation files, in every format, are found by 13-grams; other text is kept."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,8 @@ FILES = {
     "words.jsonl": json.dumps({"tokens": LONG.split(), "ner_tags": ["O"] * len(LONG.split())}) + "\n"
     + json.dumps({"tokens": SHORT.split(), "ner_tags": ["O"] * len(SHORT.split())}) + "\n",
     "eng.testa": CONLL,
+    "ner.tsv": CONLL.replace(" ", "\t"),
+    "pos.tsv": CONLL.replace(" O", "\tNN"),
     "plain.txt": f"{LONG}\n{SHORT}\n",
     "test.en": f"{LONG}\n{SHORT}\n",
     "tree.mrg": "".join(f"(S {' '.join(f'(NN {word})' for word in text.split())})\n" for text in (LONG, SHORT)),
@@ -91,6 +94,25 @@ def test_every_format_of_labelled_data_is_read(tmp_path: Path, name: str) -> Non
     (tmp_path / "n-grams").mkdir()
     assert found(tmp_path / "n-grams", texts, [PROSE[0], LONG, SHORT, PROSE[1]]) >= {1, 2}
     assert found(tmp_path / "n-grams", texts, PROSE) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.txt",
+            b"He came back.\n",
+            "holds no text of 8 words or more, and shorter ones are not looked for. Leave it",
+        ),
+        ("a.csv", b"", "is empty. Give it rows."),
+        ("a.dat", bytes(range(256)) * 99, "is not text, but binary data. Give it text."),
+        ("a.csv", b"PK\x03\x04" + bytes(99), "is not text, but an archive. Unpack it"),
+    ],
+)
+def test_a_file_without_texts_to_look_for_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TextError, match=re.escape(f"{tmp_path / name}: {message}")):
+        list(evaluation_texts(str(tmp_path / name)))
 
 
 def test_contaminated_lines_are_dropped_and_the_rest_of_the_document_is_kept(tmp_path: Path) -> None:

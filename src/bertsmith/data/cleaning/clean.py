@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.shards.journal import differences
 from bertsmith.data.shards.prepare import corpus_inputs, count_cores, lock_folder
 from bertsmith.errors import FolderError, RecipeError
+from bertsmith.terminal import escape_surrogates
 
 FORMAT = "bertsmith-clean 1"
 UNFINISHED = "unfinished"
@@ -91,7 +92,7 @@ class Cleaning:
         if self.config.decontaminate:
             texts = (text for path in self.config.decontaminate for text in contamination.evaluation_texts(path))
             found = contamination.write_ngrams(texts, self.folder)
-        config = asdict(self.config)
+        config = asdict(self.config) | {"decontaminate": list(map(escape_surrogates, self.config.decontaminate))}
         files.write_json(settings, {"inputs": inputs, "config": config, "evaluation": found})
 
     def judge(self, seconds: float | None) -> None:
@@ -126,6 +127,8 @@ class Cleaning:
                         if time.monotonic() - recorded > JOURNAL_SECONDS:
                             growing.record(state_now(chunk))
                             recorded = time.monotonic()
+                    else:
+                        chunk = replace(chunk, progress=1.0)  # also where the progress of a table is not known
                     growing.record(state_now(chunk, finished=True))
             self.limit = growing.state["read"]
 
@@ -182,7 +185,7 @@ class Cleaning:
 def _inputs(corpus: Corpus, config: CleaningConfig) -> dict[str, Any]:
     """All inputs that the result depends on, as they are read back from JSON."""
     evaluation = [
-        [source.path.name, source.size, source.path.stat().st_mtime_ns]
+        [escape_surrogates(source.path.name), source.size, source.path.stat().st_mtime_ns]
         for path in config.decontaminate
         for source in find_sources(path)
     ]

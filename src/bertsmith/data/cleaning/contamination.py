@@ -7,6 +7,7 @@ Brown et al. 2020 (GPT-3, appendix C): a run of 13 equal words, whatever their c
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bertsmith.data.labelled.inputs import CONLL_PEEK_LINES, is_conll
 from bertsmith.data.labelled.lines import first_line, read_lines
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import open_table
+from bertsmith.errors import TextError
 
 NGRAM, MIN_WORDS = 13, 8
 TABLES = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -30,9 +32,18 @@ PART = 1 << 22  # n-grams that are gathered before those that recur are dropped
 
 
 def evaluation_texts(path: str) -> Iterator[str]:
-    """All texts of an evaluation file: of a table every cell, of SQuAD contexts and questions, of CoNLL sentences."""
+    """All texts of an evaluation file: of a table every cell, of SQuAD contexts and questions, of CoNLL sentences.
+
+    A file without any text that is long enough to be looked for is refused: it would have no effect.
+    """
+    any_long = False
     for source in find_sources(path):
-        yield from _texts(source)
+        for text in _texts(source if source.kind == ".parquet" else replace(source, plain=True)):  # not binary data
+            any_long = any_long or len(normalised_words(text)) >= MIN_WORDS
+            yield text
+    if not any_long:
+        fact = f"holds no text of {MIN_WORDS} words or more, and shorter ones are not looked for"
+        raise TextError(path, fact, "Leave it out, or name the file with the texts")
 
 
 def _texts(source: Source) -> Iterator[str]:
@@ -46,16 +57,25 @@ def _texts(source: Source) -> Iterator[str]:
             yield question.question
             if question.context != context:  # a context has several questions
                 yield (context := question.context)
-    elif source.kind in TABLES:
+    elif source.kind in TABLES and not (source.kind == ".tsv" and _is_conll(source)):
         table = open_table(source)
         yield from table.columns  # a first row that was taken for names may be a text
         for _, row in table.rows(table.columns, bad):
             yield from _strings(row)
-    elif is_conll([line for _, line, _ in islice(read_lines(source), CONLL_PEEK_LINES)], frozenset()):
+    elif _is_conll(source):
         for sentence in conll.read(source, None, None, bad)[0]:
             yield " ".join(sentence.words)
     else:
         yield from (line for _, line, _ in read_lines(source))
+
+
+def _is_conll(source: Source) -> bool:
+    """Whether a file has a word a line, with or without tags beside it."""
+    head = [line for _, line, _ in islice(read_lines(source), CONLL_PEEK_LINES)]
+    cells = [cell for line in head for cell in line.split("\t")]
+    sentences = any(not line.strip() for line in head[:-1])  # separated by blank lines, which a table has not
+    words = source.kind == ".tsv" and sentences and all(" " not in cell.strip() for cell in cells)
+    return words or is_conll(head, frozenset())
 
 
 def _is_squad(first: str) -> bool:

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import IO, Any
 
 from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.terminal import escape_surrogates
 from bertsmith.text.sentences import Layout
 
 CHUNK_CHARACTERS = 1 << 19  # characters that go to a worker at a time
-LIST_LINES = 500  # lines from which a text in the layout `lines` is a list of sentences and not a document
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,7 @@ class NumberedPassage:
     lines: list[str]
     location: str
     layout: Layout
-
-    @property
-    def is_list(self) -> bool:
-        """Whether it is part of a file without blank lines, whose lines are judged one by one."""
-        return self.layout == "lines" and len(self.lines) >= LIST_LINES
+    is_list: bool = False  # part of a file without blank lines, whose lines are judged one by one
 
 
 @dataclass(frozen=True)
@@ -41,9 +37,8 @@ def chunks(corpus: Corpus, skip: int, limit: int | None) -> Iterator[Chunk]:
     """The passages after the first `skip`, up to number `limit`, in chunks that are the same in every run."""
     found, size, number = list[NumberedPassage](), 0, skip
     for passage in islice(corpus.passages(skip), None if limit is None else limit - skip):
-        found.append(
-            NumberedPassage(number, passage.texts, f"{passage.file}:{passage.line}", passage.layout),
-        )
+        location = escape_surrogates(f"{passage.file}:{passage.line}")  # a name may not be UTF-8
+        found.append(NumberedPassage(number, passage.texts, location, passage.layout, passage.in_list))
         number += 1
         size += sum(map(len, passage.texts))
         if size >= CHUNK_CHARACTERS:
@@ -55,7 +50,7 @@ def chunks(corpus: Corpus, skip: int, limit: int | None) -> Iterator[Chunk]:
 
 def encode(passages: list[NumberedPassage]) -> list[Any]:
     """Passages as JSON for a worker."""
-    return [[one.number, one.lines, one.location, one.layout] for one in passages]
+    return [[one.number, one.lines, one.location, one.layout, one.is_list] for one in passages]
 
 
 def decode(message: list[Any]) -> list[NumberedPassage]:

@@ -7,6 +7,7 @@ So a folder of articles gives a document a file, and a library in one file many.
 record is a document, whatever its blank lines. Markdown, HTML, PDF and Word files are running text, a document each.
 """
 
+import hashlib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,18 +15,26 @@ from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from itertools import chain, islice
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from bertsmith.data.corpus import documents, markup
-from bertsmith.data.corpus.encoding import UTF8
+from bertsmith.data.corpus.estimate import count_words_of
 from bertsmith.data.corpus.folders import Skipped, skipped_summary
+from bertsmith.data.corpus.html_page import html_page
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
-from bertsmith.data.corpus.passages import NEW_DOCUMENT_CHARACTERS, NO_LIMIT, Document, Found, Passage, passages
-from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json, from_parquet, from_table
-from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Source, find_sources
+from bertsmith.data.corpus.passages import (
+    NEW_DOCUMENT_CHARACTERS,
+    NO_LIMIT,
+    Document,
+    Found,
+    Passage,
+    marked_lists,
+    passages,
+)
+from bertsmith.data.corpus.records import Record, from_json, from_parquet, from_table, json_kind
+from bertsmith.data.corpus.sources import STANDARD_INPUT, Source, find_sources
 from bertsmith.errors import RecipeError, TextError, suggest
-from bertsmith.text.language import count_words
 from bertsmith.text.sentences import RULES_NOTE, Layout, guess_layout, has_sentencex, is_wrapped
 
 LAYOUT_LINES = 200  # lines from which a file's layout is guessed
@@ -73,6 +82,15 @@ class Corpus:
                     weakref.finalize(self, source.copy.close)
             self.bytes = sum(source.size for source in self._sources)
 
+    def stdin_digest(self) -> tuple[int, str]:
+        """The size and the SHA-256 of standard input, which is copied to the disk: a resumed run knows it by them."""
+        self.buffer_stdin()
+        source = next((source for source in self._sources if source.copy is not None), None)
+        if source is None:
+            raise TextError("standard input", "can be read only once", "Write it to a file first")
+        source.copy.seek(0)
+        return source.size, hashlib.file_digest(source.copy, "sha256").hexdigest()
+
     def new_notes(self) -> list[str]:
         """The new notes on how the files were read (encodings, skipped files), as lines for the user."""
         lines = list(self._notes)[self._notes_shown :]
@@ -84,14 +102,13 @@ class Corpus:
 
     def documents(self, skip: int = 0) -> Iterator[Document]:
         """All documents in order; the first `skip` are skipped without splitting them into sentences."""
-        for file, (line, texts) in islice(self._passages(), skip, None):
-            passage = Passage(texts, file, line, self.layouts[file])
-            yield Document(self.sentences(passage), file, line)
+        for passage in self.passages(skip):
+            yield Document(self.sentences(passage), passage.file, passage.line)
 
     def passages(self, skip: int = 0) -> Iterator[Passage]:
         """All documents in order, as their files have them."""
-        for file, (line, texts) in islice(self._passages(), skip, None):
-            yield Passage(texts, file, line, self.layouts[file])
+        for file, found in islice(self._passages(), skip, None):
+            yield Passage(found.texts, file, found.line, self.layouts[file], found.in_list)
 
     def sentences(self, passage: Passage) -> list[str]:
         """The sentences of a document; a note says how running text was split where sentencex is not installed."""
@@ -101,14 +118,14 @@ class Corpus:
 
     def lines(self) -> Iterator[str]:
         """All sentences, or paragraphs of running text: the lines that a tokenizer is trained on."""
-        for _, (_, texts) in self._passages():
-            yield from texts
+        for _, found in self._passages():
+            yield from found.texts
 
     @cached_property
     def estimated_words(self) -> float:
         """The number of words, estimated from the first megabyte of some of the files."""
         step = max(len(self._sources) // 16, 1)
-        samples = [_sample(source, self.field) for source in self._sources[::step]]
+        samples = [count_words_of(source, self.field) for source in self._sources[::step]]
         read = sum(size for _, size in samples)
         return sum(words for words, _ in samples) * self.bytes / read if read else 0.0
 
@@ -138,7 +155,7 @@ class Corpus:
                 any_text = has_text = True
                 yield source.name, passage
                 if self.max_characters is not None:
-                    characters += sum(map(len, passage[1]))
+                    characters += sum(map(len, passage.texts))
                     if characters >= self.max_characters:
                         return
             if not has_text:
@@ -157,10 +174,12 @@ class Corpus:
         kind, blocks = source.kind, source.blocks(progress)
         if source.path == STANDARD_INPUT:
             kind, blocks = self._standard_input(blocks, source.is_stream)
+        elif kind == ".json":
+            kind = json_kind(source)
         match kind:
             case ".parquet":
                 return self._records(source, from_parquet(source, self.field, cleaner, progress), cleaner)
-            case ".csv" | ".tsv":
+            case ".csv" | ".tsv" | ".json":
                 return self._records(source, from_table(source, self.field, cleaner, progress, self._note), cleaner)
             case ".jsonl":
                 records = from_json(blocks, source.name, self.field, cleaner)
@@ -172,7 +191,7 @@ class Corpus:
         lines = self._with_note(clean_lines(blocks, source.name, cleaner), source, cleaner)
         match kind:
             case ".html" | ".htm" | ".xhtml":
-                return self._prose(source, markup.html_page(lines, source.name), cleaner)
+                return self._prose(source, self._repaired(html_page(lines), source, cleaner), cleaner)
             case ".md" | ".markdown" | ".rst":
                 return self._prose(source, markup.markdown(lines, rst=kind == ".rst"), cleaner)
         return self._text(source, lines)
@@ -183,8 +202,8 @@ class Corpus:
     def _with_note(self, items: Iterator[T], source: Source, cleaner: Cleaner) -> Iterator[T]:
         """The same items; then a note on the encoding where it is not UTF-8."""
         yield from items
-        if cleaner.bom_encoding or cleaner.encoding != UTF8:
-            self._note(f"{source.name}: read as {cleaner.bom_encoding or cleaner.encoding}, not UTF-8")
+        if cleaner.read_as:
+            self._note(f"{source.name}: read as {cleaner.read_as}")
 
     def _repaired(self, paragraphs: Iterator[Paragraph], source: Source, cleaner: Cleaner) -> Iterator[Paragraph]:
         """Paragraphs without NUL and lone surrogates, from a file that its library may fail to read."""
@@ -218,8 +237,11 @@ class Corpus:
 
     def _text(self, source: Source, runs: Iterator[LineRun]) -> Iterator[Found]:
         lines, runs = _peek(runs, lambda run: run[1])
-        if self._choose_layout(source, lines) == "lines":
-            yield from passages(runs, blanks=1)
+        layout = self._choose_layout(source, lines)
+        if layout == "lines":
+            yield from marked_lists(passages(runs, blanks=1))
+        elif source.layout:  # its lines are whole, and its documents no longer than they were
+            yield from passages(runs, blanks=2)
         else:
             yield from passages(runs, blanks=2, max_characters=NEW_DOCUMENT_CHARACTERS, join_lines=is_wrapped(lines))
 
@@ -231,11 +253,12 @@ class Corpus:
             if len(text) > self.max_line_length:
                 location = f"{source.name}:{number}"
                 parts = [part for line in parts for part in cleaner.split_long(line, location)]
-            for _, texts in passages([(number, parts)], blanks=NO_LIMIT, join_lines=join_lines):
-                yield number, texts
+            for found in passages([(number, parts)], blanks=NO_LIMIT, join_lines=join_lines):
+                yield Found(number, found.texts)
 
     def _choose_layout(self, source: Source, lines: list[str]) -> Layout:
-        self.layouts[source.name] = guess_layout(lines) if self.layout == "auto" else self.layout
+        known: Any = self.layout if self.layout != "auto" else source.layout
+        self.layouts[source.name] = known or guess_layout(lines)
         return self.layouts[source.name]
 
 
@@ -252,22 +275,6 @@ def _peek(items: Iterator[T], lines: Callable[[T], Iterable[str]]) -> tuple[list
         if filled >= LAYOUT_LINES or size >= LAYOUT_CHARACTERS:
             break
     return first_lines, chain(head, items)
-
-
-def _sample(source: Source, field: str) -> tuple[int, int]:
-    """The number of words at the beginning of a file, and their bytes on disk."""
-    position = [0]
-    try:
-        if source.kind == ".parquet":
-            rows = from_parquet(source, field, Cleaner("skip", NO_LIMIT, Counter()), position.append)
-            return sum(count_words(text) for _, text in islice(rows, PARQUET_BATCH_ROWS + 1)), position[-1]
-        if source.kind in DOCUMENTS:
-            paragraphs = documents.pages(source) if source.kind == ".pdf" else documents.paragraphs(source)
-            return sum(count_words(text) for _, text in paragraphs), source.size
-        block = b"" if source.is_stream else next(source.blocks(position.append), b"")
-    except Exception:  # of the disk, the decompressor, or a library that reads documents
-        return 0, 0  # reported when the whole corpus is read
-    return count_words(block.decode(errors="ignore")), position[-1]
 
 
 def _check(name: str, value: str, known: Sequence[str]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+from bertsmith.data.corpus.decompression import MAX_DECOMPRESSED_BYTES, MAX_RATIO
 from bertsmith.data.corpus.markup import Paragraph
-from bertsmith.data.corpus.sources import DOCUMENTS, MAX_DECOMPRESSED_BYTES, MAX_RATIO, Source
+from bertsmith.data.corpus.sources import DOCUMENTS, Source
 from bertsmith.errors import TextError
 
 MAX_DOCUMENT_BYTES = 1 << 28  # bytes of a file

@@ -19,6 +19,9 @@ MIN_UTF16_BLANKS = 4  # two-byte line ends and spaces, in scripts such as Chines
 MIN_UTF16_CONTROLS = 0.6  # share of control bytes, 0 among them, in the upper bytes of other scripts
 MAX_UNPRINTABLE = 0.01  # share of unprintable characters in a text; and the least of ASCII, such as line ends
 MIN_IN_ALPHABET = 0.9  # the least share of letters beyond ASCII that belong to the language's alphabet
+MAX_HELD_BYTES = 1 << 22  # bytes without a line end that are held in memory
+MIN_UTF8_LETTERS = 4  # letters beyond ASCII in a line that are UTF-8 by no chance
+THREE_BYTES = "\u0800"  # the first letter that has three bytes in UTF-8, which are hardly ever right by chance
 MAX_NOT_LATIN = 0.5  # the share of letters beyond ASCII above which the script is not Latin
 PUNCTUATION_MARKS = frozenset("„“”‘’‚–—…«»‹›€£§°©®™·•¿¡ªº½¼¾²³×±µ¢†‡\u00a0\u00ad´`¨")
 ALPHABETS = {
@@ -101,10 +104,41 @@ def looks_like_text(first: bytes) -> bool:
 
 def to_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """The same text in UTF-8."""
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    held = b""
     for block in blocks:
-        yield decoder.decode(block).encode()
-    yield decoder.decode(b"", final=True).encode()
+        held += block
+        cut = max(held.rfind(b"\n"), held.rfind(b" ") if len(held) > MAX_HELD_BYTES else -1) + 1
+        cut = len(held) if not cut and len(held) > MAX_HELD_BYTES else cut
+        yield decode_lines(held[:cut], encoding, "replace")[0].encode()
+        held = held[cut:]
+    yield decode_lines(held, encoding, "replace")[0].encode()
+
+
+def decode_lines(raw: bytes, encoding: str, errors: str = "strict") -> tuple[str, bool]:
+    """The text of lines in an encoding, and whether some of them are UTF-8 all the same.
+
+    Files are appended to each other, and one line in cp1252 is enough for the guess: so each is UTF-8 where it can be.
+    """
+    try:
+        text = raw.decode()
+        if text.isascii() or _is_utf8(text, encoding):
+            return text, not text.isascii()
+    except UnicodeDecodeError:
+        pass
+    lines = raw.split(b"\n")
+    if len(lines) == 1:
+        return raw.decode(encoding, errors), False
+    found = [decode_lines(line, encoding, errors) for line in lines]
+    return "\n".join(line for line, _ in found), any(utf8 for _, utf8 in found)
+
+
+def _is_utf8(text: str, encoding: str) -> bool:
+    """Whether a text that can be decoded as UTF-8 is so by no chance: in cp1252, the end of `Spaß…` can be, too."""
+    letters = [letter for letter in text if not letter.isascii()]
+    if len(letters) >= MIN_UTF8_LETTERS or max(letters) >= THREE_BYTES:
+        return True
+    one_byte_each = len(bytes(range(128, 256)).decode(encoding, "replace")) == 128
+    return one_byte_each and "?" not in "".join(letters).encode(encoding, "replace").decode("latin-1")
 
 
 def _sample(raw: bytes) -> bytes:

@@ -41,6 +41,13 @@ class Cleaner:
         self.guess_encoding = guess_encoding  # the encoding is not known yet, and may be another than UTF-8
         self.encoding = encoding.UTF8
         self.bom_encoding = ""  # UTF-16 or UTF-32, recognised by a byte-order mark or by its bytes
+        self.mixed = False  # some lines are in this encoding, and others UTF-8
+
+    @property
+    def read_as(self) -> str:
+        """The encoding in words, if it is not UTF-8."""
+        found = self.bom_encoding or ("" if self.encoding == encoding.UTF8 else self.encoding)
+        return f"{found} where it is not UTF-8" if self.mixed else f"{found}, not UTF-8" if found else ""
 
     def should_repair(self, kind: str, location: str) -> bool:
         """Count a bad line: True to repair it, False to drop it. Refuses it if the policy is to fail."""
@@ -52,12 +59,20 @@ class Cleaner:
     def decode(self, raw: bytes, location: str) -> str | None:
         """A raw line as clean text; None if it is dropped."""
         try:
-            text = raw.decode(self.encoding)
+            text = self.decode_lines(raw)
         except UnicodeDecodeError:
             if not self.should_repair("bad bytes", location):
                 return None
             text = raw.decode(self.encoding, errors="replace")
         return self.clean(text, location)
+
+    def decode_lines(self, raw: bytes) -> str:
+        """The text of some raw lines."""
+        if self.encoding == encoding.UTF8:
+            return raw.decode()
+        text, any_utf8 = encoding.decode_lines(raw, self.encoding)
+        self.mixed |= any_utf8
+        return text
 
     def settle_encoding(self, raw: bytes) -> None:
         """Guess the encoding from lines that are not UTF-8, if it is not known yet."""
@@ -142,7 +157,7 @@ def split_at_spaces(text: str, max_length: int) -> list[str]:
 
 def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[LineRun]:
     try:
-        text = body.decode(cleaner.encoding)
+        text = cleaner.decode_lines(body)
         if cleaner.guess_encoding and not text.isascii():
             cleaner.guess_encoding = False  # it is UTF-8
         lines = text.split("\n")

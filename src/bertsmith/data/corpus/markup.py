@@ -1,26 +1,42 @@
-"""Markup: the paragraphs of Markdown, reStructuredText and HTML, without the marks.
+"""Markup: the paragraphs of Markdown and reStructuredText, without the marks.
 
-Headings, list items and rows of tables are paragraphs. Code blocks, scripts, styles and navigation are left out.
+Headings, list items and rows of tables are paragraphs. Code blocks and comments are left out.
 """
 
 import html
 import re
 from collections.abc import Iterable, Iterator
-from html.parser import HTMLParser
+from itertools import chain, islice
 
 from bertsmith.data.corpus.lines import LineRun
-from bertsmith.errors import TextError
 from bertsmith.text.language import unwrap
 
 Paragraph = tuple[int, str]  # the line where it begins, and its text
 
-FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
+Line = tuple[int, str]  # its number, and its text
+
+
+def word_set(words: str) -> frozenset[str]:
+    """Names in one string as a set."""
+    return frozenset(words.split())
+
+
+FENCE = re.compile(r"^\s{0,3}(?:(```+)[^`]*|(~~~+).*)$")  # code within a line has backticks at its end, too
+FENCE_END = re.compile(r"^\s{0,3}(```+|~~~+)\s*$")
+MAX_FRONT_MATTER_LINES = 100
 HORIZONTAL_RULE = re.compile(r"^\s*([-=*_~^\"'+#`.:])(\s*\1){2,}\s*$|^\s*\|?[\s:|+=-]*-[\s:|+=-]*\|[\s:|+=-]*$")
 HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 LIST_ITEM = re.compile(r"^\s*(?:>\s?)*(?:[-*+•]|\d{1,3}[.)]|#\.)\s+(?:\[[ xX]\]\s+)?")
 QUOTE = re.compile(r"^\s*(?:>\s?)+")
 DEFINITION = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*\S+")
-DIRECTIVE = re.compile(r"^\s*\.\.(\s|$)|^\s*:[\w -]+:(\s|$)")
+HIDDEN = re.compile(r"^\s*\.\.(\s|$)|^\s*:[\w -]+:(\s|$)")  # comments, targets, options: the indented text too
+DIRECTIVE = re.compile(r"^\s*\.\.\s+(?:[\w+.-]+:)?([\w+.-]+)::(?:\s+(.*))?$")
+ADMONITIONS = word_set("attention caution danger error hint important note seealso tip todo warning")
+TECHNICAL = word_set(  # directives without prose
+    "code code-block sourcecode highlight literalinclude parsed-literal prompt math raw image figure plot graphviz "
+    "graph digraph mermaid uml doctest testcode testoutput testsetup testcleanup ipython jupyter-execute "
+    "productionlist index toctree contents csv-table list-table table include meta role default-role bibliography"
+)
 INLINE = [
     (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\([^()]*\))?[^()]*\)"), r"\1"),  # links and images
     (re.compile(r"!?\[([^\[\]]+)\]\[[^\[\]]*\]"), r"\1"),
@@ -34,87 +50,78 @@ INLINE = [
 ]
 MAX_INLINE_CHARACTERS = 1 << 14  # characters of a paragraph whose inline marks are removed: the patterns are slow
 
-DROPPED_TAGS = {"script", "style", "nav", "template", "svg", "noscript", "head", "iframe", "object", "select", "button"}
-INLINE_TAGS = {
-    "a",
-    "abbr",
-    "b",
-    "bdi",
-    "bdo",
-    "cite",
-    "code",
-    "data",
-    "del",
-    "dfn",
-    "em",
-    "font",
-    "i",
-    "ins",
-    "kbd",
-    "label",
-}
-INLINE_TAGS |= {
-    "mark",
-    "q",
-    "s",
-    "samp",
-    "small",
-    "span",
-    "strong",
-    "sub",
-    "sup",
-    "time",
-    "tt",
-    "u",
-    "var",
-    "wbr",
-    "ruby",
-}
-MAX_TAG_CHARACTERS = 1 << 22  # characters of a tag or a comment, at most
-
 
 def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragraph]:
     """The paragraphs of Markdown, or of reStructuredText."""
-    held, first, fence, hidden = list[str](), 0, "", -1  # hidden: the indent of a directive, whose text is left out
-    front = False  # inside the front matter
-    for start, lines in found:
-        for number, line in enumerate(lines, start):
-            if number == 1 and not rst and line.rstrip() == "---":
-                front = True
-                continue
-            if front:
-                front = line.rstrip() not in ("---", "...")
-                continue
-            opening = None if rst else FENCE.match(line)
-            if fence or opening:
-                mark = opening[1] if opening else ""
-                fence = (mark if not fence else "" if mark.startswith(fence) else fence) if opening else fence
-                ends, text = True, ""
-            elif hidden >= 0 and (not line.strip() or len(line) - len(line.lstrip()) > hidden):
-                ends, text = True, ""  # the text of a directive is indented
-            else:
-                hidden = -1
-                if rst and DIRECTIVE.match(line):
-                    hidden = len(line) - len(line.lstrip())
-                ends, text = _line(line, rst)
-                if rst and text.endswith("::"):
-                    text, hidden = text[:-1], len(line) - len(line.lstrip())
-            if ends and held:
-                yield first, _inline(unwrap("\n".join(held)))
+    held, first = list[str](), 0
+    numbered = ((number, line) for start, lines in found for number, line in enumerate(lines, start))
+    for number, line in _without_directives(numbered) if rst else _without_code(_without_front_matter(numbered)):
+        ends, text = _line(line, rst)
+        if ends and held:
+            yield first, _inline(unwrap("\n".join(held)))
+            held = []
+        if text:
+            first = first if held else number
+            held.append(text)
+            if HEADING.match(line) or line.lstrip().startswith("|"):
+                yield first, _inline(text)
                 held = []
-            if text:
-                first = first if held else number
-                held.append(text)
-                if HEADING.match(line) or line.lstrip().startswith("|"):
-                    yield first, _inline(text)
-                    held = []
     if held:
         yield first, _inline(unwrap("\n".join(held)))
 
 
+def _without_front_matter(lines: Iterator[Line]) -> Iterator[Line]:
+    """The lines after the settings between two rules at the beginning; a rule that none follows is only a rule."""
+    head = list(islice(lines, MAX_FRONT_MATTER_LINES))
+    if head and head[0][0] == 1 and head[0][1].rstrip() == "---":
+        end = next((row for row, (_, line) in enumerate(head[1:], 1) if line.rstrip() in ("---", "...")), -1)
+        head = head[end + 1 :]
+    return chain(head, lines)
+
+
+def _without_code(lines: Iterator[Line]) -> Iterator[Line]:
+    """The lines of Markdown, blank ones in the place of code blocks."""
+    fence = ""
+    for number, line in lines:
+        opening = None if fence else FENCE.match(line)
+        if fence:
+            end = FENCE_END.match(line)
+            fence = "" if end and end[1].startswith(fence) else fence
+        elif opening:
+            fence = opening[1] or opening[2]
+        else:
+            yield number, line
+            continue
+        yield number, ""
+
+
+def _without_directives(lines: Iterator[Line]) -> Iterator[Line]:
+    """The lines of reStructuredText, blank ones in the place of code, comments and directives.
+
+    Of directives with prose (a note, the description of a function) only the first line and the options are left out.
+    """
+    hidden, doctest = -1, False  # the indent of what hides the lines that are indented further
+    for number, line in lines:
+        indent = len(line) - len(line.lstrip())
+        doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
+        if doctest or (hidden >= 0 and (not line.strip() or indent > hidden)):
+            yield number, ""
+            continue
+        hidden = -1
+        directive = DIRECTIVE.match(line)
+        if directive and directive[1].lower() not in TECHNICAL:
+            yield number, ""
+            line = directive[2] if directive[2] and directive[1].lower() in ADMONITIONS else ""
+        elif HIDDEN.match(line):
+            hidden, line = indent, ""
+        if line.rstrip().endswith("::"):
+            hidden, line = indent, line.rstrip()[:-1].rstrip(": ") + ":" * bool(line.strip(" :"))
+        yield number, line
+
+
 def _line(line: str, rst: bool) -> tuple[bool, str]:
     """Whether a line ends the paragraph before it, and the line's text."""
-    if not line.strip() or HORIZONTAL_RULE.match(line) or (DIRECTIVE.match(line) if rst else DEFINITION.match(line)):
+    if not line.strip() or HORIZONTAL_RULE.match(line) or (not rst and DEFINITION.match(line)):
         return True, ""
     if not rst and (heading := HEADING.match(line)):
         return True, heading[1]
@@ -131,62 +138,3 @@ def _inline(text: str) -> str:
         for pattern, replacement in INLINE:
             text = pattern.sub(replacement, text)
     return " ".join(html.unescape(text).split())
-
-
-def html_page(found: Iterable[LineRun], name: str) -> Iterator[Paragraph]:
-    """The paragraphs of an HTML page, one after the other."""
-    parser = _HTMLPage()
-    for start, lines in found:
-        for number, line in enumerate(lines, start):
-            parser.number = number
-            parser.feed(line + "\n")
-            if len(parser.rawdata) > MAX_TAG_CHARACTERS:
-                raise TextError(f"{name}:{number}", "has a tag that never ends", "Mend the file, or add --as text")
-            yield from parser.pop_paragraphs()
-    parser.close()
-    parser.end()
-    yield from parser.pop_paragraphs()
-
-
-class _HTMLPage(HTMLParser):
-    """Gathers the text between tags; a tag that is not an inline one ends the paragraph."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.number, self.first = 1, 1
-        self._held, self._done = list[str](), list[Paragraph]()
-        self._dropped, self._depth = "", 0
-
-    def pop_paragraphs(self) -> list[Paragraph]:
-        """The paragraphs that have ended since the last call."""
-        done, self._done = self._done, []
-        return done
-
-    def end(self) -> None:
-        if text := " ".join(unwrap("".join(self._held)).split()):
-            self._done.append((self.first, text))
-        self._held = []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if self._dropped:
-            self._depth += tag == self._dropped
-        elif tag == "body":
-            self.end()
-        elif tag in DROPPED_TAGS:
-            self._dropped, self._depth = tag, 1
-        elif tag not in INLINE_TAGS:
-            self.end()
-        if self._dropped == "head" and tag == "body":  # a head without an end tag
-            self._dropped = ""
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == self._dropped:
-            self._depth -= 1
-            self._dropped = self._dropped if self._depth else ""
-        elif tag not in INLINE_TAGS:
-            self.end()
-
-    def handle_data(self, data: str) -> None:
-        if not self._dropped:
-            self.first = self.first if self._held else self.number
-            self._held.append(data)

@@ -1,7 +1,7 @@
 """Passages: the documents of a file, as sentences or paragraphs, gathered from its lines."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bertsmith.data.corpus.lines import LineRun
 from bertsmith.text.language import splitting_language, unwrap
@@ -11,7 +11,18 @@ NEW_DOCUMENT_CHARACTERS = 1 << 16  # characters after which running text continu
 MAX_DOCUMENT_CHARACTERS = 1 << 20  # characters after which any text does
 NO_LIMIT = 1 << 60
 
-Found = tuple[int, list[str]]  # the line where a document begins; its sentences, or its paragraphs
+MIN_LIST_LINES = 50  # lines from which a file without blank lines is a list of sentences, and not one document
+LONG_LIST_LINES = 500  # lines without a blank one that are a list in any file
+
+
+@dataclass(frozen=True)
+class Found:
+    """A document of a file: the line where it begins, and its sentences or paragraphs."""
+
+    line: int
+    texts: list[str]
+    ends_at_blank: bool = False  # and not at the end of the file, or because it is long
+    in_list: bool = False  # it is part of a list of sentences
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,7 @@ class Passage:
     file: str
     line: int
     layout: Layout
+    in_list: bool = False  # part of a file without documents, whose lines do not belong together
 
     def sentences(self) -> list[str]:
         """Its sentences; splitting paragraphs takes longer than reading."""
@@ -63,7 +75,25 @@ def passages(
             if size >= MAX_DOCUMENT_CHARACTERS or (
                 size and (empty >= blanks or (size >= max_characters and not paragraph))
             ):
-                yield first, [*texts, unwrap("\n".join(paragraph))] if paragraph else texts
+                whole = [*texts, unwrap("\n".join(paragraph))] if paragraph else texts
+                yield Found(first, whole, ends_at_blank=empty > 0)
                 texts, paragraph, size = [], [], 0
     if size:
-        yield first, [*texts, unwrap("\n".join(paragraph))] if paragraph else texts
+        yield Found(first, [*texts, unwrap("\n".join(paragraph))] if paragraph else texts)
+
+
+def marked_lists(found: Iterable[Found]) -> Iterator[Found]:
+    """The same documents of a file with a sentence a line; those of lists are marked.
+
+    A list is a file in which no blank line stands between sentences, if it is long enough, and any very long run of
+    lines, down to the blank line at its end.
+    """
+    found = iter(found)
+    one, any_blank, in_list = next(found, None), False, False
+    while one is not None:
+        following = next(found, None)
+        any_blank |= one.ends_at_blank and following is not None
+        count = len(one.texts)
+        in_list = in_list or count >= LONG_LIST_LINES or (count >= MIN_LIST_LINES and not any_blank)
+        yield replace(one, in_list=in_list)
+        in_list, one = in_list and not one.ends_at_blank, following

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 
 from bertsmith.data.corpus.lines import Cleaner, clean_lines, read_error
 from bertsmith.data.corpus.sources import Source, import_pyarrow
-from bertsmith.data.labelled.bad_rows import BadRows
+from bertsmith.data.labelled.bad_rows import MAX_LINE, BadRows
+from bertsmith.data.labelled.lines import first_line
 from bertsmith.data.labelled.sources import with_encoding
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.errors import TextError, suggest
@@ -42,6 +43,23 @@ def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) 
             elif (text := cleaner.clean(text, location)) is not None:
                 yield number, text
     cleaner.encoding, cleaner.bom_encoding = line_cleaner.encoding, line_cleaner.bom_encoding
+    cleaner.mixed = line_cleaner.mixed
+
+
+def json_kind(source: Source) -> str:
+    """How a .json file is read: as JSON lines, as one list of objects, or, where it is no JSON, as plain text."""
+    line = first_line(source).strip()
+    if line.startswith("["):
+        return ".json"
+    if not line.startswith("{"):
+        return ".txt"
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        if len(line) < MAX_LINE // 2:  # longer ones are cut
+            fact = "is one JSON object over several lines"
+            raise TextError(source.name, fact, "Write it as JSON lines, or add --as text") from None
+    return ".jsonl"
 
 
 def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callable[[int], object]) -> Iterator[Record]:
@@ -73,7 +91,7 @@ def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callabl
 def from_table(
     source: Source, field: str, cleaner: Cleaner, progress: Callable[[int], object], note: Callable[[str], object]
 ) -> Iterator[Record]:
-    """The texts in one column of CSV or TSV: the named one, else the one with the longest texts."""
+    """The texts in one column of CSV, TSV or a JSON list: the named one, else the one with the longest texts."""
     source = with_encoding(source)
     if source.encoding:
         note(f"{source.name}: read as {source.encoding}, not UTF-8")
@@ -82,7 +100,7 @@ def from_table(
         field = _longest_column(table)
         note(f"{source.name}: text from column '{field}', the one with the longest texts; --field names another")
     column = table.column(field)
-    dropped = BadRows("fail" if cleaner.policy == "fail" else "skip")
+    dropped = BadRows("fail" if cleaner.policy == "fail" else "skip", repair=cleaner.policy == "replace")
     for number, (location, row) in enumerate(table.rows((column,), dropped), 1):
         text = row[column]
         if not isinstance(text, str) or not text.strip():

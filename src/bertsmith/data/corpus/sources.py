@@ -1,9 +1,9 @@
 """Sources: the files of a corpus, found by name or pattern and decompressed while they are read."""
 
-import bz2
 import glob
 import gzip
 import lzma
+import re
 import shutil
 import sys
 import tempfile
@@ -16,30 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith.data.address import Address, is_address
+from bertsmith.data.corpus.decompression import MAGIC_BYTES, READ_BYTES, BoundedStream
 from bertsmith.data.corpus.encoding import looks_like_text, to_utf8
 from bertsmith.data.corpus.folders import Folders, Skipped, skipped_summary
 from bertsmith.errors import TextError, suggest
 
-MARKUP = (".md", ".markdown", ".rst", ".html", ".htm", ".xhtml")
+HTML = (".html", ".htm", ".xhtml")
+MARKUP = (".md", ".markdown", ".rst", *HTML)
 TABLES = (".csv", ".tsv")
 DOCUMENTS = {".pdf": "pypdf", ".docx": "docx"}  # endings, and the libraries that read them
 BINARY_KINDS = (".parquet", *DOCUMENTS)  # which have their own compression
-TEXT_SUFFIXES = (".txt", ".text", ".jsonl", *MARKUP, *TABLES, *BINARY_KINDS)
+ALIASES = {".text": ".txt", ".ndjson": ".jsonl"}
+TEXT_SUFFIXES = (".txt", ".jsonl", *ALIASES, *MARKUP, *TABLES, *BINARY_KINDS)
 COMPRESSIONS = (".gz", ".xz", ".zst")
 KNOWN_SUFFIXES = (
     "Known: .txt .md .rst .html .csv .tsv .jsonl .parquet .pdf .docx, most also with .gz .xz .zst; --as text reads any"
 )
 STANDARD_INPUT = Path("/dev/stdin")
-READ_BYTES = 1 << 20  # bytes read at a time
-MAX_RATIO = 100  # the largest ratio of decompressed to compressed size; text has 3 to 10
-MAX_DECOMPRESSED_BYTES = 1 << 25  # bytes that any file may decompress to
-MAGIC_BYTES: dict[bytes, Callable[[Any], Any]] = {  # the first bytes of a compressed file, and its reader
-    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
-    b"\xfd7zXZ": lzma.LZMAFile,
-    b"BZh": bz2.BZ2File,
-}
 ARCHIVE_BYTES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")  # the first bytes of an archive; tar has a mark at byte 257
 ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".rar", ".bz2")
+CLEANING = "clean.json"  # the result in a folder that `clean` wrote
+CLEANED_NAME = re.compile(r"(lines|running)-\d{5}\.txt")  # its files, by their layouts
 UNPACK = "Unpack it, and give the files in it"
 DOCUMENTS_REMEDY = "needs: pip install 'bertsmith[documents]'"
 
@@ -54,6 +51,7 @@ class Source:
     size: int = 0  # bytes on disk; 0 for standard input
     plain: bool = False  # read as text by request and not by its ending, so that it may turn out to be binary
     encoding: str = ""  # if it is known not to be UTF-8
+    layout: str = ""  # if it is known: text that `clean` wrote has a sentence or a paragraph a line
     copy: Any = None  # of standard input: an open temporary file, which can be read again
 
     @property
@@ -163,37 +161,6 @@ def import_pyarrow(location: str) -> Any:
     return pyarrow
 
 
-@contextmanager
-def open_decompressed(path: Path) -> Iterator[Any]:
-    """The decompressed bytes of an archive in any known compression, bounded in size."""
-    with path.open("rb") as raw:
-        first = raw.read(6)
-        raw.seek(0)
-        opener = next((opener for magic, opener in MAGIC_BYTES.items() if first.startswith(magic)), None)
-        yield BoundedStream(opener(raw), path) if opener else raw
-
-
-class BoundedStream:
-    """A stream that raises an error once it has given too much for the size of its file (a decompression bomb)."""
-
-    def __init__(self, stream: Any, path: Path | Address) -> None:
-        self._stream, self._path, self._given = stream, path, 0
-        self._max_bytes = max(MAX_DECOMPRESSED_BYTES, MAX_RATIO * path.stat().st_size)
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most a block."""
-        data: bytes = self._stream.read(size if 0 <= size <= READ_BYTES else READ_BYTES)
-        self._given += len(data)
-        if self._given > self._max_bytes:
-            raise oversized_error(self._path)
-        return data
-
-
-def oversized_error(location: object) -> TextError:
-    """The error for a file that decompresses to far more than text does."""
-    return TextError(location, f"unpacks to more than {MAX_RATIO} times its size", "Unpack it yourself if you trust it")
-
-
 class _Finder:
     """Finds text files, and counts the files that it skips."""
 
@@ -213,7 +180,7 @@ class _Finder:
             return self._checked(found, name, "matches no text file")
         if path.is_dir():
             return self._checked(self.walk(path), name, "is a folder without text files")
-        return [_source(path, self.plain) or _plain(path)]
+        return [_source(path, self.plain) or _named(path)]
 
     def _checked(self, found: list[Source], name: str, fact: str) -> list[Source]:
         if not found:
@@ -227,12 +194,12 @@ class _Finder:
             children: list[Any] = [child for child in path.iterdir() if not child.name.startswith(".")]
             shown = sorted(children)
             inside = [child for child in shown if not self.folders.leave_out(child)]
-            if any(child.name == "clean.json" for child in inside):  # a folder of `clean`, with a page about its text
+            if any(child.name == CLEANING for child in inside):  # a folder of `clean`, with a page about its text
                 inside = [child for child in inside if child.name != "clean.html"]
             return [source for child in inside for source in self.walk(child)]
         if not path.is_file():
             return []
-        source = _source(path, self.plain) or (_plain(path) if named else None)
+        source = _source(path, self.plain) or (_named(path) if named else None)
         ending = _endings(path)[0]
         if source is None or source.plain:
             if ending in ARCHIVES or not _looks_like_text(path):
@@ -260,11 +227,23 @@ def _source(path: Path | Address, plain: bool) -> Source | None:
         return _plain(path)
     if kind not in TEXT_SUFFIXES or (kind in BINARY_KINDS and compression):
         return None
-    return Source(path, ".txt" if kind == ".text" else kind, compression, path.stat().st_size)
+    return Source(path, ALIASES.get(kind, kind), compression, path.stat().st_size, layout=_cleaned_layout(path))
+
+
+def _named(path: Path | Address) -> Source:
+    """A file of no known kind that is named itself: JSON, which holds much else than text in folders, or plain text."""
+    return replace(_plain(path), kind=".json") if _endings(path)[0] == ".json" else _plain(path)
 
 
 def _plain(path: Path | Address) -> Source:
-    return Source(path, ".txt", _endings(path)[1], path.stat().st_size, plain=True)
+    size, layout = path.stat().st_size, _cleaned_layout(path)
+    return Source(path, ".txt", _endings(path)[1], size, plain=True, layout=layout)
+
+
+def _cleaned_layout(path: Path | Address) -> str:
+    """The layout of a file that `clean` wrote; else empty."""
+    match = CLEANED_NAME.fullmatch(path.name)
+    return match[1] if match and isinstance(path, Path) and path.with_name(CLEANING).exists() else ""
 
 
 def _endings(path: Path | Address) -> tuple[str, str]:

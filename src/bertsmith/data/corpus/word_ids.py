@@ -1,11 +1,13 @@
 """Word ids for word2vec: every word of a text as its id, by frequency, without rare words, sentence by sentence.
 
 A word is a run of letters, digits and underscores, with apostrophes inside: `don't` is one, `state-of-the-art` four.
+Combining marks, as the vowels of Hindi, Tamil and Hebrew and decomposed accents, belong to the letter before them.
 Punctuation is no word. The ids are held in memory, four bytes for each word of the text; the text itself is not.
 """
 
 import hashlib
 import re
+import unicodedata
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,7 +19,11 @@ from jaxtyping import Int32, Int64
 
 from bertsmith.errors import TextError
 
-CORPUS_WORD = re.compile(r"\w+(?:['’]\w+)*")
+# `\w` has no combining marks; joiners stand inside words of Persian, Hindi and Sinhala.
+MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFFFF)) if unicodedata.category(mark) in ("Mn", "Mc"))
+_RUN = rf"\w(?:[\w{MARKS}]|[\u200c\u200d](?=\w))*"
+CORPUS_WORD = re.compile(rf"{_RUN}(?:['’]{_RUN})*")
+ASCII_WORD = re.compile(r"\w+(?:'\w+)*")  # the same, faster
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class WordIds:
 
 def split_words(sentence: str, *, lowercase: bool = True) -> list[str]:
     """The words of a sentence, in order."""
-    return CORPUS_WORD.findall(sentence.lower() if lowercase else sentence)
+    return (ASCII_WORD if sentence.isascii() else CORPUS_WORD).findall(sentence.lower() if lowercase else sentence)
 
 
 def encode_words(sentences: Iterable[str], *, min_count: int = 5, lowercase: bool = True) -> WordIds:

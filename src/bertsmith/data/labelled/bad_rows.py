@@ -18,14 +18,26 @@ BAD_ROW_FACTS = {
 }
 BAD_ROW_REMEDY = "Mend the file, or choose to skip what is bad"
 
+REPAIRED = {f"rows with {kind}": kind for kind in ("bad bytes", "NUL characters", "half characters")}
+
 Policy = Literal["skip", "fail"]
 
 
 class BadRows:
-    """The policy for bad rows, and the number of rows dropped for each reason."""
+    """The policy for bad rows, and the number of rows dropped for each reason.
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy, self.counts = policy, Counter[str]()
+    With `repair`, rows of CSV and TSV with bad characters are kept, with others in their place, and counted by kind.
+    """
+
+    def __init__(self, policy: Policy, *, repair: bool = False) -> None:
+        self.policy, self.repair, self.counts = policy, repair, Counter[str]()
+
+    def keeps(self, fault: str) -> bool:
+        """Whether a row with this fault is kept, since it is repaired."""
+        if not self.repair or fault not in REPAIRED:
+            return False
+        self.counts[REPAIRED[fault]] += 1
+        return True
 
     def drop(self, reason: str, location: str, fact: str = "") -> None:
         """Count a bad row, or refuse it."""

@@ -52,7 +52,7 @@ class Table:
         cells = [(name, self.columns.index(name)) for name in wanted if name in self.columns]
         for number, values, fault in islice(raw_rows, 1 if self.delimiter and self.has_header else 0, None):
             location = f"{file}:{number}"
-            if fault:
+            if fault and not (isinstance(values, list) and dropped.keeps(fault)):
                 dropped.drop(fault, location)
             elif isinstance(values, dict):
                 row = {name: values.get(name) for name in wanted}

@@ -138,8 +138,8 @@ class Streams:
         tokens[separates] = self.separator[np.where(positions == self.total_tokens, 0, offset)[separates]]
         corpus = (order.corpus_starts[document] + offset - len(self.separator))[~separates]
         if len(corpus):
-            # Neighbouring tokens of the corpus are fetched together.
-            edges = np.flatnonzero(np.diff(corpus) != 1) + 1
+            # Neighbouring tokens of a document are fetched together; two documents may lie in two shards.
+            edges = np.flatnonzero((np.diff(corpus) != 1) | (np.diff(document[~separates]) != 0)) + 1
             starts = np.concatenate([[0], edges])
             tokens[~separates] = self.source.gather(corpus[starts], np.diff(np.append(starts, len(corpus))))
         return tokens

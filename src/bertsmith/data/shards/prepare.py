@@ -19,6 +19,7 @@ from typing import Any
 from bertsmith import files, terminal
 from bertsmith.data.address import Address
 from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.corpus.sources import STANDARD_INPUT
 from bertsmith.data.shards import cluster
 from bertsmith.data.shards.chunks import Chunk, chunks
 from bertsmith.data.shards.destination import Destination, destination
@@ -239,7 +240,9 @@ def corpus_inputs(corpus: Corpus) -> dict[str, Any]:
         elif path.is_file():
             found = path.stat()
             text.append([terminal.escape_surrogates(path.name), found.st_size, found.st_mtime_ns])
-        else:  # a pipe is never known to hold the same text
+        elif path == STANDARD_INPUT:
+            text.append([path.name, *corpus.stdin_digest()])
+        else:  # a named pipe is never known to hold the same text
             text.append([terminal.escape_surrogates(path.name), 0, time.time_ns()])
     settings = {key: getattr(corpus, key) for key in ("field", "on_bad_line", "layout", "max_line_length")}
     if corpus.plain:

@@ -64,6 +64,12 @@ def special_names(settings: dict[str, Any]) -> dict[str, str]:
     return {role: name for role, name in names.items() if isinstance(name, str)}
 
 
+def marks_pairs(settings: dict[str, Any]) -> bool:
+    """Whether the network is given the segments of a pair. RoBERTa's is not, and reads both texts as the first."""
+    names = settings.get("model_input_names")
+    return not isinstance(names, list) or "token_type_ids" in names
+
+
 def settings_of(
     tokenizer: tokenizers.Tokenizer,
     names: dict[str, str],

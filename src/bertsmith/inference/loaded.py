@@ -35,6 +35,7 @@ from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task
+from bertsmith.text.forbidden_ids import forbidden_ids
 from bertsmith.text.tokenizer import Tokenizer
 
 CHOICES = {"pooling": get_args(Pooling), "layer_join": get_args(LayerJoin), "precision": get_args(Precision)}
@@ -228,11 +229,11 @@ class LoadedModel:
         """The network prepared for generation; of the special tokens it writes only those that are allowed."""
         key = (precision, frozenset(allowed_special))
         if key not in self._engines:
-            special = set(self.tokenizer.special_mask.nonzero()[0].tolist())
+            trunk = self.objective.trunk
             self._engines[key] = GenerationEngine(
-                self.objective.trunk,
+                trunk,
                 getattr(torch, precision),
-                forbidden_ids=sorted(special - allowed_special),
+                forbidden_ids=forbidden_ids(self.tokenizer, trunk.config.vocabulary, allowed_special),
                 decoder_start_id=self.tokenizer.roles.get("padding", 0),
             )
         return self._engines[key]

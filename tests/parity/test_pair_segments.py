@@ -10,6 +10,7 @@ from parity.parity import MOST
 from tasks.small import WORDS
 from tokenizers.processors import RobertaProcessing
 
+import bertsmith
 from bertsmith.inference.load import load
 from bertsmith.insight.inspection.inputs import read_text
 from bertsmith.tasks.base import with_special_tokens
@@ -73,6 +74,18 @@ def test_a_folder_that_was_fine_tuned_here_before_keeps_the_segments_of_its_trai
     now = load(roberta(tmp_path / "now", kind="classify", second_segment=0))
     assert set(read_text(now.objective, now.tokenizer, *PAIR).segments) == {0}
     assert now.classify([PAIR]) != before.classify([PAIR])
+
+
+@pytest.mark.slow("fine-tunes a model")
+def test_a_network_that_is_fine_tuned_without_marks_is_used_without_them(tmp_path: Path) -> None:
+    rows = [f"the {'cat' if number % 2 else 'dog'},sees it,{number % 2}" for number in range(16)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["sentence1,sentence2,label", *rows]) + "\n")
+    run = bertsmith.finetune(roberta(tmp_path / "base"), tmp_path / "pairs.csv", out=tmp_path / "run", steps=2, seeds=1)
+    folder = tmp_path / "run" / "model"
+    assert json.loads((folder / "config.json").read_text())["bertsmith"]["trained_on"]["second_segment"] == 0
+    pipe = transformers.pipeline("text-classification", str(folder), device="cpu", top_k=None)
+    theirs = {one["label"]: one["score"] for one in pipe({"text": PAIR[0], "text_pair": PAIR[1]})}
+    assert run.model.predict([PAIR])[0].probabilities == pytest.approx(theirs, abs=MOST)
 
 
 def test_a_byte_level_vocabulary_gets_robertas_template_for_tasks() -> None:

@@ -204,7 +204,7 @@ def test_xlm_roberta_and_camembert_have_the_ids_of_transformers(
     for text in [*TEXTS, *lines(20)]:
         wanted = [3 if number == 0 else number + shift for number in theirs.encode(text)]
         assert ours.encode([text])[0] == wanted, text
-    assert ours.template == Template((start,), (stop, stop), (stop,))
+    assert ours.template == Template((start,), (stop, stop), (stop,), segment=0)
 
 
 def test_alberts_model_lowercases_and_splits_commas_from_numbers(tmp_path: Path) -> None:

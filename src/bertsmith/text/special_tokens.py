@@ -69,12 +69,18 @@ class Template(NamedTuple):
         return cls(tuple(single.ids[: sides.index(0)]), tuple(between), tuple(after), min(1, pair.type_ids[last]))
 
 
-def task_templates(start: str, stop: str, present: Template) -> tuple[str, str]:
+def task_templates(start: str, stop: str, tokenizer: Tokenizer) -> tuple[str, str]:
     """The templates of one text and of two with these tokens, for a tokenizer that leaves out the last."""
+    present = Template.of(tokenizer)
     roberta = stop == "</s>"  # which has two separators, and does not mark its texts
     separators = f"{stop}:0 {stop}:0" if roberta else f"{stop}:0"
     second = 0 if roberta and not present.between else present.segment
     return f"{start}:0 $A:0 {stop}:0", f"{start}:0 $A:0 {separators} $B:{second} {stop}:{second}"
+
+
+def prompt_templates(start: str, stop: str, tokenizer: Tokenizer) -> tuple[str, str]:
+    """The same without a token after a text, for a tokenizer that has one."""
+    return f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:{Template.of(tokenizer).segment}"
 
 
 def pair_segments(pair: Encoding, second: int | None) -> list[int]:

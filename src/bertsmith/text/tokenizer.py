@@ -220,7 +220,7 @@ class Tokenizer:
         if start == stop:
             done = Template((self.start_id,), (self.start_id,)) == self.template
             return self if done else self._with_template(f"{start}:0 $A:0", f"{start}:0 $A:0 {start}:0 $B:1")
-        return self._with_template(*special_tokens.task_templates(start, stop, self.template))
+        return self._with_template(*special_tokens.task_templates(start, stop, self._inner))
 
     def with_second_segment(self, segment: int) -> "Tokenizer":
         """The same that gives this segment to the second text of a pair, whatever its template says."""
@@ -233,7 +233,7 @@ class Tokenizer:
         if "start" not in self.roles:
             return self._with_template("$A:0", "$A:0 $B:1")
         start, stop = self.piece(self.start_id), self.piece(self.stop_id)
-        return self._with_template(f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:{self.template.segment}")
+        return self._with_template(*special_tokens.prompt_templates(start, stop, self._inner))
 
     def _with_template(self, single: str, pair: str) -> "Tokenizer":
         inner = tokenizers.Tokenizer.from_str(self._inner.to_str())

@@ -96,7 +96,7 @@ def test_a_fine_tuned_model_is_evaluated_by_its_training_columns(
     learnt: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     data = rows(tmp_path / "test.csv", 60)
-    evaluate.evaluate(learnt[0], [str(data)], suite=None, data=None, out=None, seeds=1, limit=None, shots=None)
+    evaluate.evaluate(learnt[0], [str(data)], suite=None, data=None, out=None, seeds=None, limit=None, shots=None)
     said = capsys.readouterr().out
     assert "60 examples: texts from 'story', label from 'animal'" in said
     assert "precision" in said
@@ -198,7 +198,7 @@ def test_data_that_cannot_be_evaluated_is_refused_in_one_line(base: Path, tmp_pa
 
 
 def test_no_data_and_a_suite_without_a_folder_are_refused_in_one_line(base: Path, tmp_path: Path) -> None:
-    how: dict[str, Any] = {"suite": None, "data": None, "out": None, "seeds": 1, "limit": None, "shots": None}
+    how: dict[str, Any] = {"suite": None, "data": None, "out": None, "seeds": None, "limit": None, "shots": None}
     for words in ([], ["train.steps=3"]):
         with pytest.raises(RecipeError) as caught:
             evaluate.evaluate(base, words, **how)
@@ -324,6 +324,6 @@ def test_the_class_of_an_f1_is_named_on_terminal_report_and_model_card(
 def test_a_length_that_the_model_does_not_read_is_refused(tmp_path: Path, length: int) -> None:
     model = kept(tmp_path / "model", "class", task="classify")
     data = rows(tmp_path / "test.csv", 4, ("no", "yes"), "text,label")
-    how: dict[str, Any] = {"suite": None, "data": None, "out": None, "seeds": 1, "limit": None, "shots": None}
+    how: dict[str, Any] = {"suite": None, "data": None, "out": None, "seeds": None, "limit": None, "shots": None}
     with pytest.raises(RecipeError, match=rf"^data\.max_length: is {length}\. Give 8 to 64\.$"):
         evaluate.evaluate(model, [str(data), f"data.max_length={length}"], **how)

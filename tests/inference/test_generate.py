@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from bertsmith import load
 from bertsmith.cli import app
 from bertsmith.data.batch import Tokens
-from bertsmith.errors import FolderError, TextError
+from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.inference import generate as module
 from bertsmith.inference.model import Model
 from bertsmith.models.family import FAMILY
@@ -229,10 +229,27 @@ def test_an_end_leaves_space_for_what_is_to_come(size: int, most: int, kept: int
     assert module._truncate_left(row, 24, most) == row[-kept:]
 
 
-def test_writing_ends_where_the_model_does(model: Model) -> None:
+def test_writing_ends_where_the_model_does(model: Model, folder: Path) -> None:
     one = model.generate("the cat sees the", full=True, max_new_tokens=100, min_new_tokens=100, temperature=0)
     assert len(model.tokenizer.encode(one.texts)[0]) + 1 <= 24
     assert one.truncated_tokens == 0
+    room = 24 - 1 - len(model.tokenizer.encode(["the cat sees the"])[0])
+    assert one.missing_tokens == one.to_dict()["missing_tokens"] == 100 - room
+    assert model.generate("the cat sees", full=True, max_new_tokens=100, temperature=0).missing_tokens == 0  # it stops
+    long = ["generate", str(folder), "the cat sees the", "--min-new-tokens", "100", "--max-new-tokens", "100"]
+    done = CliRunner().invoke(app, [*long, "--temperature", "0"])
+    fact = "the text ends at the maximum length of the model, which has no place for"
+    assert f"'the cat sees the': {fact} {100 - room} new tokens." in done.stderr
+
+
+def test_a_stop_may_be_one_text_and_a_precision_is_one_that_there_is(model: Model) -> None:
+    assert model.generate("the cat", temperature=0, stop="Ġin") == "the cat sees the dog"
+    with pytest.raises(TextError) as caught:
+        model.generate("the cat", stop="ab")
+    assert str(caught.value) == "'ab': is no token of the vocabulary. Stop at a single token."
+    with pytest.raises(RecipeError) as refused:
+        model._engine("float32x", set())
+    assert str(refused.value) == "precision: is 'float32x'. Did you mean 'float32'?"
 
 
 def test_a_model_that_cannot_write_says_so(tmp_path: Path) -> None:

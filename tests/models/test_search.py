@@ -187,7 +187,7 @@ def test_probabilities_are_those_of_transformers(config: GenerationConfig) -> No
 
 def test_samples_follow_the_probabilities() -> None:
     config = GenerationConfig(max_new_tokens=4, temperature=1.0, top_k=0, top_p=1.0, samples=500, seed=5)
-    uniforms = draw_uniforms([[1, 2, 3], [4]], config)
+    uniforms = draw_uniforms([[1, 2, 3], [4]], config, config.max_new_tokens)
     scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, 0.5]])
     ids = torch.stack([sample_token(scores.expand(1000, -1), config, uniforms[:, position]) for position in range(4)])
     expected = scores.softmax(-1)[0] * 4000
@@ -197,12 +197,12 @@ def test_samples_follow_the_probabilities() -> None:
 
 def test_random_numbers_depend_on_seed_prompt_sample_and_position_only() -> None:
     config = GenerationConfig(max_new_tokens=6, samples=2)
-    both = draw_uniforms([[1, 2], [3]], config)
+    both = draw_uniforms([[1, 2], [3]], config, 6)
     assert both.shape == (4, 6)
     assert len(both.unique()) == 24
-    assert torch.equal(both[2:], draw_uniforms([[3]], config))
-    assert torch.equal(both[2:3, :4], draw_uniforms([[3]], GenerationConfig(max_new_tokens=4)))
-    assert not torch.equal(both, draw_uniforms([[1, 2], [3]], GenerationConfig(max_new_tokens=6, samples=2, seed=1)))
+    assert torch.equal(both[2:], draw_uniforms([[3]], config, 6))
+    assert torch.equal(both[2:3, :4], draw_uniforms([[3]], GenerationConfig(), 4))
+    assert not torch.equal(both, draw_uniforms([[1, 2], [3]], GenerationConfig(samples=2, seed=1), 6))
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,37 @@ def test_random_numbers_depend_on_seed_prompt_sample_and_position_only() -> None
         ({"top_p": 0.0}, "top_p: is 0.0. Give a share above 0, at most 1."),
         ({"top_p": 1.5}, "top_p: is 1.5. Give a share above 0, at most 1."),
         ({"num_beams": 0}, "num_beams: is 0. Give at least 1."),
+        ({"max_new_tokens": "5"}, "max_new_tokens: is '5'. Give a whole number."),
+        ({"max_new_tokens": 2.5}, "max_new_tokens: is 2.5. Give a whole number."),
+        ({"top_k": 1.5}, "top_k: is 1.5. Give a whole number."),
+        ({"samples": True}, "samples: is True. Give a whole number."),
+        ({"seed": None}, "seed: is None. Give a whole number."),
+        ({"temperature": float("nan")}, "temperature: is nan. Give a number."),
+        ({"temperature": "hot"}, "temperature: is 'hot'. Give a number."),
+        (
+            {"temperature": 1e-39},
+            "temperature: is 1e-39, and logits are divided by it. Give 0, which is greedy decoding, or at least 0.001.",
+        ),
+        ({"top_p": 1e-46}, "top_p: is 1e-46, which leaves no token. Give at least 0.000001."),
+        ({"length_penalty": float("nan")}, "length_penalty: is nan. Give a number."),
+        ({"length_penalty": 1e6}, "length_penalty: is 1000000.0, an exponent. Give -10 to 10."),
         ({"num_beams": 2, "samples": 3}, "samples: is 3, of 2 beams. Take as many beams."),
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict, line: str) -> None:
+    config = GenerationConfig()
+    for name, value in wrong.items():  # not by the constructor, whose types are checked in tests, and only there
+        object.__setattr__(config, name, value)
     with pytest.raises(RecipeError) as caught:
-        GenerationConfig(**wrong)
+        config.__post_init__()
     assert str(caught.value) == line
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_random_numbers_are_drawn_for_the_tokens_that_fit_only(temperature: float) -> None:
+    config = GenerationConfig(max_new_tokens=10**15, temperature=temperature)  # which no memory holds
+    found = sample(torch.zeros(1, 5), lambda ids, _: torch.zeros(1, 1, 5), config, [[1]], torch.tensor([3]), NONE)
+    assert [len(text) for text in found[0]] == [3]
 
 
 @pytest.mark.parametrize("size", [5, 10 * CHUNK, 10 * CHUNK + 1, 20 * CHUNK, 1_000])

@@ -39,6 +39,24 @@ def test_a_written_config_is_read_again(pooling: Any, normalise: bool, length: i
     assert json.loads((tmp_path / "1_Pooling/config.json").read_text())["word_embedding_dimension"] == 32
 
 
+def test_prompts_are_kept_and_one_before_every_text_is_refused(tmp_path: Path) -> None:
+    modules(tmp_path, "Transformer")
+    settings = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
+    put(tmp_path, "config_sentence_transformers.json", settings)
+    config = sentence_transformers.read(tmp_path)
+    assert config is not None
+    assert config.prompts == {"query": "query: "}
+    (tmp_path / "again").mkdir()
+    sentence_transformers.write(tmp_path / "again", config, 32)
+    assert sentence_transformers.read(tmp_path / "again") == config
+    put(tmp_path, "config_sentence_transformers.json", settings | {"default_prompt_name": "query"})
+    with pytest.raises(FolderError) as caught:
+        sentence_transformers.read(tmp_path)
+    file, fact = tmp_path / "config_sentence_transformers.json", "default_prompt_name puts 'query: ' before every text"
+    remedy = "Set it to null, and write the prompt into the texts."
+    assert str(caught.value) == f"{file}: {fact}, which is not supported. {remedy}"
+
+
 def test_a_folder_without_modules_has_no_config(tmp_path: Path) -> None:
     assert sentence_transformers.read(tmp_path) is None
 

@@ -55,6 +55,22 @@ def test_gensim_opens_what_we_write_and_we_what_it_writes(tmp_path: Path, format
     assert np.array_equal(back.table, vectors.table)
 
 
+@pytest.mark.parametrize("header", [b"", b"3 3\n"])
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b" \n\n"])
+def test_blank_lines_are_left_out_and_end_no_file(header: bytes, blank: bytes, tmp_path: Path) -> None:
+    lines = [b"cat 1 2 3\n", b"dog 4 5 6\n", b"river 7 8 9\n"]
+    (tmp_path / "glove").write_bytes(header + blank.join(lines) + blank)
+    found = read(tmp_path / "glove")
+    assert found.words == ["cat", "dog", "river"]
+    assert found.table.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+
+
+def test_a_line_that_is_wrong_after_a_blank_one_has_its_own_number(tmp_path: Path) -> None:
+    (tmp_path / "glove").write_bytes(b"cat 1 2 3\n\ndog 4 x 6\n")
+    with pytest.raises(FolderError, match=r"glove:3: has a value that is not a number"):
+        read(tmp_path / "glove")
+
+
 def test_the_formats_are_the_published_ones(tmp_path: Path) -> None:
     vectors = WordVectors(["a", "né"], np.array([[1, -0.5], [0.1, 2]], np.float32))
     write(tmp_path / "text", vectors, "text")
@@ -84,6 +100,8 @@ NUMBERS = np.ones(2, "<f4").tobytes()
         (b"2 2\na 1 2\nb 1 x\n", ":3: has a value that is not a number"),
         (b"2 2\na 1 2\nb 1 nan\n", "the vector of 'b' has a value that is not finite"),
         (b"2 2\na 1.0 2.0\n", "ends after 1 of 2 vectors"),
+        (b"1 2\na 1.0 2.0\nb 1.0 2.0\n", "holds more than the 1 vectors that its first line names. Correct that line"),
+        (b"1 2\na " + NUMBERS + b"\nb " + NUMBERS, "holds more than the 1 vectors that its first line names"),
         (b"2 2\n\xff 1 2\nb 1 2\n", "is not UTF-8 text"),
         (b"2 2\na " + NUMBERS + b"\nb " + NUMBERS[:5], "ends after 1 of 2 vectors"),
         (b"2 2\na " + NUMBERS + b"\nbcdef", "ends after 1 of 2 vectors"),

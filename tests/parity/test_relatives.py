@@ -1,6 +1,7 @@
 """BERT's and RoBERTa's relatives under their own names, against transformers: weights, masked words, tasks, padding."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ def small(member: TransformerConfig) -> TransformerConfig:
 def test_masked_words_both_ways(member: str, tmp_path: Path) -> None:
     assert_masked_words(small(RELATIVES[member]), tmp_path)
     assert json.loads((tmp_path / "ours" / "config.json").read_text())["model_type"] == member
+
+
+@EACH
+def test_another_activation_is_that_of_the_head_only_where_it_is_in_transformers(member: str, tmp_path: Path) -> None:
+    assert_masked_words(replace(small(RELATIVES[member]), activation="gelu_tanh"), tmp_path)
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ def roberta(**changes: Any) -> TransformerConfig:
 
 def test_masked_words_both_ways(tmp_path: Path) -> None:
     assert_masked_words(roberta(), tmp_path)
+    assert_masked_words(roberta(activation="gelu_tanh"), tmp_path / "tanh")  # but for the head, whose GELU is exact
 
 
 @pytest.mark.slow

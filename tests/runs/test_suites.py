@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from tasks.small import shape, stirred, tokenizer
+from typer.testing import CliRunner
 
+import bertsmith
+from bertsmith.cli import app
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.networks import build_network
@@ -92,7 +95,7 @@ def test_minimal_pairs_are_scored_by_phenomenon(model: Path, tmp_path: Path) -> 
     ]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     results = suites.run_suite(
-        "blimp", model, tmp_path / "pairs.jsonl", tmp_path / "out", seeds=1, limit=5, overrides=[]
+        "blimp", model, tmp_path / "pairs.jsonl", tmp_path / "out", seeds=None, limit=5, overrides=[]
     )
     assert [row[0] for row in results.rows] == ["first", "second", "all of syntax", "all"]
     assert {row[1] for row in results.rows} <= {"0.0", "100.0"}
@@ -100,7 +103,7 @@ def test_minimal_pairs_are_scored_by_phenomenon(model: Path, tmp_path: Path) -> 
 
 def test_probes_have_an_accuracy_for_each_layer(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    results = suites.run_suite("probes", model, conll(tmp_path / "conll"), out, seeds=1, limit=None, overrides=[])
+    results = suites.run_suite("probes", model, conll(tmp_path / "conll"), out, seeds=None, limit=None, overrides=[])
     assert [row[0] for row in results.rows] == ["0", "1", "2", "3", "4", "most frequent label"]
     assert results.rows[0][1] == "100.0"  # each word has one tag
     assert "<svg" in (out / "probes.html").read_text()
@@ -112,7 +115,37 @@ def test_mistakes_are_reported_in_one_line(model: Path, tmp_path: Path) -> None:
     with pytest.raises(TextError, match=r"holds no task of GLUE\. Known: CoLA, SST-2"):
         suites.run_suite("glue", model, tmp_path, tmp_path / "out", seeds=1, limit=None, overrides=[])
     with pytest.raises(RecipeError, match="this suite has no such setting"):
-        suites.run_suite("blimp", model, tmp_path, tmp_path / "out", seeds=1, limit=None, overrides=["train.steps=1"])
+        suites.run_suite(
+            "blimp", model, tmp_path, tmp_path / "out", seeds=None, limit=None, overrides=["train.steps=1"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("suite", "options"),
+    [
+        ("glue", "--limit 5"),
+        ("layers", "--limit 5"),
+        ("blimp", "--seeds 2"),
+        ("probes", "--seeds 2"),
+        ("glue", "--shots 4"),
+    ],
+)
+def test_options_that_a_suite_does_not_have_are_refused(suite: str, options: str, tmp_path: Path) -> None:
+    called = ["evaluate", "no-model", "--suite", suite, "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [*called, *options.split()])
+    assert str(done.exception) == f"{options.split()[0]}: the suite {suite} has no such option. Leave it out."
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", ["--seeds 3", "--limit 5", "--shots 4"])
+def test_options_of_suites_are_refused_for_a_labelled_file(options: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["evaluate", "no-model", str(tmp_path), *options.split()])
+    fact = "is for suites, and this is a labelled file. Leave it out, or name a suite."
+    assert str(done.exception) == f"{options.split()[0]}: {fact}"
+    name = options.split()[0].removeprefix("--")
+    if name != "shots":
+        with pytest.raises(RecipeError, match=f"^{name}: is for suites"):
+            bertsmith.evaluate(tmp_path, tmp_path, **{name: 3})
 
 
 def test_a_network_without_attention_is_not_probed(tmp_path: Path) -> None:
@@ -122,5 +155,5 @@ def test_a_network_without_attention_is_not_probed(tmp_path: Path) -> None:
     tokenizer().save(folder, max_length=64)
     with pytest.raises(FolderError, match=r"is not a transformer\. Use a network such as BERT\.$"):
         suites.run_suite(
-            "probes", folder, conll(tmp_path / "conll"), tmp_path / "out", seeds=1, limit=None, overrides=[]
+            "probes", folder, conll(tmp_path / "conll"), tmp_path / "out", seeds=None, limit=None, overrides=[]
         )

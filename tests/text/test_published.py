@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import tokenizers
 from text.syllables import lines
-from tokenizers import models, pre_tokenizers, trainers
+from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from bertsmith.errors import FolderError
 from bertsmith.text import sentencepiece
 from bertsmith.text.tokenizer import END_OF_TEXT, Template, Tokenizer
+from bertsmith.text.word_numbers import encode_with_words
 
 TEXTS = ["Ka lo mi.", "", "  two  spaces ", "élan 漢字 ﬁ", "ka Ka, 12, 3,4", "lo\tmi\n", "zzz☃"]
 
@@ -123,7 +124,7 @@ def test_byte_level_bpe_is_read_as_transformers_reads_it(member: str, specials: 
         assert ours.encode_pair(text)[0] == theirs(text)["input_ids"]
     assert ours.encode_pair("ka", "lo")[0] == theirs("ka", "lo")["input_ids"]
     assert ours.decode(ours.encode(["Ka lo élan"])[0]) == "Ka lo élan"
-    assert ours.template == (Template() if member == "GPT2" else Template((0,), (2, 2), (2,)))
+    assert ours.template == (Template() if member == "GPT2" else Template((0,), (2, 2), (2,), segment=0))
     if member == "Roberta":  # the space before it belongs to it, as in the file published later
         assert ours.encode(["ka <mask>"])[0] == [*ours.encode(["ka"])[0], ours.mask_id]
 
@@ -203,7 +204,7 @@ def test_xlm_roberta_and_camembert_have_the_ids_of_transformers(
     for text in [*TEXTS, *lines(20)]:
         wanted = [3 if number == 0 else number + shift for number in theirs.encode(text)]
         assert ours.encode([text])[0] == wanted, text
-    assert ours.template == Template((start,), (stop, stop), (stop,))
+    assert ours.template == Template((start,), (stop, stop), (stop,), segment=0)
 
 
 def test_alberts_model_lowercases_and_splits_commas_from_numbers(tmp_path: Path) -> None:
@@ -226,6 +227,18 @@ def test_a_bpe_model_merges_as_sentencepiece_does(tmp_path: Path) -> None:
     ours = Tokenizer.load(tmp_path)
     for text in ["Ka lo mi.", *lines(40)]:
         assert ours.encode([text])[0] == theirs.encode(text), text
+
+
+def test_a_bpe_model_of_sentencepiece_marks_where_words_begin() -> None:
+    pieces = ["▁", "k", "a", "l", "o", "▁k", "▁ka", "▁l", "▁lo", "lo"]
+    merges = [("▁", "k"), ("▁k", "a"), ("▁", "l"), ("▁l", "o"), ("l", "o")]
+    inner = tokenizers.Tokenizer(models.BPE({piece: number for number, piece in enumerate(pieces)}, merges))
+    # As in tokenizers that replace spaces and do not split at them.
+    inner.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    found = Tokenizer(inner)
+    assert [found.piece(number) for number in found.encode(["ka lo kalo"])[0]] == ["▁ka", "▁lo", "▁ka", "lo"]
+    assert found.continuation_mask[found.encode(["ka lo kalo"])[0]].tolist() == [False, False, False, True]
+    assert encode_with_words(found, "ka lo kalo").words == [0, 1, 2, 2]
 
 
 def message(*pieces: tuple[str, float, int], kind: int = 1) -> bytes:

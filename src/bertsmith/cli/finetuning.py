@@ -105,11 +105,18 @@ def evaluate(
         Path | None, typer.Option("--data", help="Data of the suite: a folder, a file or an archive.")
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="With --suite: number of runs with different seeds, or draws of examples.")
-    ] = 3,
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --suite glue, layers or few-shot: number of runs with different seeds, or draws of examples; "
+            "3 by default.",
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(help="With --suite: maximum number of pairs per phenomenon, or examples per probe or task."),
+        typer.Option(
+            help="With --suite blimp, probes or few-shot: number of pairs per phenomenon, or examples, at most."
+        ),
     ] = None,
     shots: Annotated[
         str | None, typer.Option(help="With --suite few-shot: numbers of examples in the prompt, such as 0,1,2,4,8.")

@@ -194,14 +194,14 @@ def evaluate(
     out: PathLike | None = None,
     *,
     suite: str | None = None,
-    seeds: int = 3,
+    seeds: int | None = None,
     limit: int | None = None,
     overrides: Iterable[str] = (),
 ) -> Evaluation | Results:
     """Evaluate a fine-tuned model on a labelled file, or any model on a suite such as "glue" or "blimp".
 
-    `out` is the folder for result.json and the page, which a suite needs; `seeds` and `limit` (of minimal pairs or
-    examples) are for suites; `overrides` set keys of the data or of the suite.
+    `out` is the folder for result.json and the page, which a suite needs; `seeds` (3 by default) and `limit` (of
+    minimal pairs or examples) are for suites that have them; `overrides` set keys of the data or of the suite.
 
     >>> evaluation = bertsmith.evaluate("runs/reviews", "reviews.csv", out="evaluated")
     >>> sorted(evaluation.scores)
@@ -215,6 +215,7 @@ def evaluate(
         return suites.run_suite(
             suite, folder, arguments.as_path(data, "data"), out_folder, seeds=seeds, limit=limit, overrides=changes
         )
+    measuring.refuse_suite_options({"seeds": seeds, "limit": limit})
     result = measuring.evaluate_file(folder, arguments.as_path(data, "data"), out_folder, overrides=changes)
     return Evaluation(_mean_scores(result), result, out_folder)
 

@@ -62,7 +62,7 @@ def evaluate(
     suite: str | None,
     data: Path | None,
     out: Path | None,
-    seeds: int,
+    seeds: int | None,
     limit: int | None,
     shots: str | None,
 ) -> None:
@@ -75,12 +75,22 @@ def evaluate(
     if suite is None and data.is_dir() and glue.recognise(data) is None and _is_glue(data):
         suite = "glue"
     if suite is None:
+        refuse_suite_options({"--seeds": seeds, "--limit": limit, "--shots": shots})
         show(evaluate_file(model, data, out, overrides=arguments), out)
         return
     if out is None:
         raise RecipeError("--out", f"the suite {suite} needs an output folder", "Give one: --out runs/evaluation")
+    if shots is not None and suite != "few-shot":
+        raise RecipeError("--shots", f"the suite {suite} has no such option", "Leave it out")
     changes = [*arguments, *([f"shots=[{shots}]"] if shots is not None else [])]
     suites.run_suite(suite, model, data, out, seeds=seeds, limit=limit, overrides=changes)
+
+
+def refuse_suite_options(given: Mapping[str, object]) -> None:
+    """Refuse options that have no effect on a labelled file."""
+    for option, value in given.items():
+        if value is not None:
+            raise RecipeError(option, "is for suites, and this is a labelled file", "Leave it out, or name a suite")
 
 
 def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -73,7 +73,9 @@ def _write_folder(loaded: Model, graph: PaddedModel, target: Path) -> None:
     """The files beside the graphs: configuration, tokenizer, pooling and model card."""
     source, shape = Path(loaded.path), graph.trunk.trunk.config
     exported.write_config(target, files.read_json(source / folders.CONFIG), graph.parts)
-    loaded.tokenizer.save(target, max_length=shape.max_length, segments=shape.segments > 1)
+    loaded.tokenizer.save(
+        target, max_length=shape.max_length, segments=shape.segments > 1 and loaded.tokenizer.marks_pairs
+    )
     if loaded.embeds_sentences:
         sentences.write(target, loaded.sentence_config, shape.width)
     if (card := source / MODEL_CARD).is_file():

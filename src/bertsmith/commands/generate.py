@@ -29,6 +29,9 @@ def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **options: A
         if one.truncated_tokens:
             fact = f"{one.truncated_tokens:,} of its tokens exceed the maximum length of the model"
             notice(f"'{one.prompt[:40]}...': {fact}. They were left out.")
+        if one.missing_tokens:
+            fact = f"ends at the maximum length of the model, which has no place for {one.missing_tokens:,} new tokens"
+            notice(f"'{one.prompt[:40]}': the text {fact}.")
         if as_json:
             print(terminal.json_line(one.to_dict()), flush=True)
             continue

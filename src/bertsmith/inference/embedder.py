@@ -129,7 +129,7 @@ class Embedder:
         return self._framed(self.tokenizer.encode(some)) if some else None
 
     def _framed(self, rows: Sequence[Sequence[int] | NDArray[np.int32]]) -> "_Encoded":
-        before, _, after = self.tokenizer.template
+        before, after = self.tokenizer.template.before, self.tokenizer.template.after
         if not (before or after):  # an empty text has one token at least
             rows = [row if len(row) else [self.tokenizer.start_id] for row in rows]
         return _Encoded.of(rows, (before[0] if before else None, after[0] if after else None), self.max_length)

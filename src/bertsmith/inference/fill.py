@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
+from bertsmith.text.forbidden_ids import forbidden_ids
 from bertsmith.text.tokenizer import Tokenizer
 
 MaskPredictor = Callable[[Tokens, Tensor], Tensor]  # the logits over the vocabulary at some positions of a batch
@@ -105,8 +106,9 @@ def _fill(
 ) -> list[FilledText]:
     tokens = Tokens.from_rows(rows, [[0] * len(row) for row in rows]).to(device)
     masked = (tokens.ids == tokenizer.mask_id).nonzero()[:, 0]
-    logits = predictor(tokens, masked).float()  # N V
-    logits[:, torch.from_numpy(tokenizer.special_mask).to(device)] = -torch.inf  # a special token is no word
+    logits = predictor(tokens, masked).float()[:, : tokenizer.vocabulary]  # N V; the table may have rows to spare
+    no_words = forbidden_ids(tokenizer, tokenizer.vocabulary, ())
+    logits[:, torch.tensor(no_words, dtype=torch.long, device=device)] = -torch.inf
     values, ids = logits.softmax(-1).topk(min(top_k, logits.shape[-1]))
     predictions = [
         [WordPrediction(tokenizer.readable(word), probability, word) for word, probability in zip(*pair, strict=True)]

@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from bertsmith.data.labelled import inputs
@@ -54,6 +54,12 @@ def as_integers(given: Any, name: str) -> tuple[int, ...]:
     if not isinstance(numbers, list | tuple) or not all(isinstance(one, int) for one in numbers):
         raise RecipeError(name, f"is {short_repr(given)}", "Give a whole number, or a list of them")
     return tuple(numbers)
+
+
+def check_choice(given: Any, name: str, choices: Collection[str]) -> None:
+    """Refuse a value that is none of the choices, with the nearest one."""
+    if given not in choices:
+        raise RecipeError(name, f"is {short_repr(given)}", suggest(str(given), choices))
 
 
 def known_options(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,13 +83,12 @@ def load_text_model(folder: str | Path, device: str | torch.device = "auto", bac
     if tokenizer.vocabulary > opened.config.vocabulary:
         fact = f"the tokenizer has {tokenizer.vocabulary} tokens, the model {opened.config.vocabulary}"
         raise FolderError(path, fact, "The two do not belong together")
-    if opened.config.architecture != "decoder":
-        tokenizer = tokenizer.for_tasks()  # some files leave the special tokens to the code of BERT's tokenizer
     with torch.device("meta"):
         objective = _objective(opened, path / folders.CONFIG)
     has_lm_head = isinstance(objective, LanguageModel) and (opened.config.causal or "mlm_head" in opened.parts)
     own = opened.config_json.get("bertsmith")
     training_data = own.get(folders.TRAINED_ON) if isinstance(own, dict) else None
+    tokenizer = _as_trained(tokenizer, opened, training_data)
     described: dict[str, Any] = {
         "has_lm_head": has_lm_head,
         "sentence_config": sentences.read(path),
@@ -104,6 +103,16 @@ def load_text_model(folder: str | Path, device: str | torch.device = "auto", bac
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.finetuned.task} needs")
     origin = Origin.of(path, opened, objective)
     return Model(objective.eval(), tokenizer, str(path), origin=origin, **described)
+
+
+def _as_trained(tokenizer: Tokenizer, opened: ModelFolder, training_data: object) -> Tokenizer:
+    """The tokenizer with the special tokens and segments of the network's training."""
+    if opened.config.architecture != "decoder":
+        tokenizer = tokenizer.for_tasks()  # some files leave the special tokens to the code of BERT's tokenizer
+    # Once every second text was fine-tuned as segment 1, whatever its tokenizer said; such a folder has no record.
+    if opened.config.segments > 1 and isinstance(training_data, dict) and folders.SECOND_SEGMENT not in training_data:
+        return tokenizer if tokenizer.marks_pairs else tokenizer.with_second_segment(1)
+    return tokenizer
 
 
 def _check_path(folder: object) -> None:

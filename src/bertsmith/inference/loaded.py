@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 from bertsmith.data.labelled.inputs import TrainedOn
-from bertsmith.errors import FolderError, RecipeError, suggest
+from bertsmith.errors import FolderError
 from bertsmith.inference import inputs
 from bertsmith.inference.embedder import Embedder, LayerJoin, Precision
 from bertsmith.inference.fill import MaskPredictor
@@ -23,7 +23,7 @@ from bertsmith.insight.inspection.assembly import inspect
 from bertsmith.insight.inspection.inspection import Inspection
 from bertsmith.insight.inspection.subject import Subject
 from bertsmith.models.encoder_decoder import EncoderDecoder
-from bertsmith.models.generation.engine import GenerationEngine
+from bertsmith.models.generation.engine import DecodingPrecision, GenerationEngine
 from bertsmith.models.hf.convert import to_config_json
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.hf.sentence_transformers import SentenceConfig
@@ -35,6 +35,7 @@ from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task
+from bertsmith.text.forbidden_ids import forbidden_ids
 from bertsmith.text.tokenizer import Tokenizer
 
 CHOICES = {"pooling": get_args(Pooling), "layer_join": get_args(LayerJoin), "precision": get_args(Precision)}
@@ -214,9 +215,8 @@ class LoadedModel:
         length = min(config.length or self.max_length, self.max_length)
         defaults = {"pooling": config.pooling, "normalise": config.normalise, "max_length": length}
         chosen = {**defaults, **inputs.known_options(Embedder, options)}
-        for name, choices in CHOICES.items():
-            if name in chosen and chosen[name] not in choices:
-                raise RecipeError(name, f"is {inputs.short_repr(chosen[name])}", suggest(str(chosen[name]), choices))
+        for name in CHOICES.keys() & chosen:
+            inputs.check_choice(chosen[name], name, CHOICES[name])
         if "layers" in chosen:
             chosen["layers"] = inputs.as_integers(chosen["layers"], "layers")
         key = tuple(sorted(chosen.items()))
@@ -226,13 +226,13 @@ class LoadedModel:
 
     def _engine(self, precision: str, allowed_special: set[int | None]) -> GenerationEngine:
         """The network prepared for generation; of the special tokens it writes only those that are allowed."""
+        inputs.check_choice(precision, "precision", get_args(DecodingPrecision))
         key = (precision, frozenset(allowed_special))
         if key not in self._engines:
-            special = set(self.tokenizer.special_mask.nonzero()[0].tolist())
             self._engines[key] = GenerationEngine(
                 self.objective.trunk,
                 getattr(torch, precision),
-                forbidden_ids=sorted(special - allowed_special),
+                forbidden_ids=forbidden_ids(self.tokenizer, self.trunk.config.vocabulary, allowed_special),
                 decoder_start_id=self.tokenizer.roles.get("padding", 0),
             )
         return self._engines[key]

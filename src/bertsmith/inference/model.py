@@ -21,6 +21,7 @@ from bertsmith.inference.loaded import LoadedModel
 from bertsmith.inference.masked_copies import PllForm
 from bertsmith.inference.prediction import Prediction
 from bertsmith.inference.translate import TokenAlignment, TranslatedText, align, translate_texts
+from bertsmith.models.generation.engine import DecodingPrecision
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf.folder import finetune_command
 from bertsmith.tasks import TASKS, task_name
@@ -28,7 +29,6 @@ from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.text_to_text import TextToText
 
 Text = str | tuple[str, str]  # one text, or a pair
-DecodingPrecision = Literal["float32", "bfloat16"]
 
 
 class Model(LoadedModel):
@@ -86,7 +86,7 @@ class Model(LoadedModel):
         prompts: Texts,
         *,
         full: bool = False,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         precision: DecodingPrecision = "float32",
         **options: Any,
     ) -> Any:
@@ -94,8 +94,8 @@ class Model(LoadedModel):
 
         One prompt gives a text, or a list with `samples=3`; a list of prompts gives a list, samples after each other.
         With `full`, the result of a prompt is a `GeneratedText`: all its texts, and how many of its tokens did not fit.
-        `stop` are tokens to end at. `options`: max_new_tokens, min_new_tokens, temperature (0: greedy), top_k, top_p,
-        num_beams, length_penalty, samples and seed.
+        `stop` is a token to end at, or several. `options`: max_new_tokens, min_new_tokens, temperature (0: greedy),
+        top_k, top_p, num_beams, length_penalty, samples and seed.
 
         >>> gpt = bertsmith.load("runs/gpt")
         >>> gpt.generate("the cat", max_new_tokens=5, temperature=0)

@@ -53,7 +53,7 @@ def save(
     extra = {**tokenizer.special_ids(layout_of(shape).special_tokens), **origin.extra_config}
     with folders.atomic_folder(folder) as target:
         folders.write(target, shape, {**held, **origin.unused_weights}, extra, origin.finetuned)
-        tokenizer.save(target, max_length=shape.max_length, segments=shape.segments > 1)
+        tokenizer.save(target, max_length=shape.max_length, segments=shape.segments > 1 and tokenizer.marks_pairs)
         if sentence is not None:
             sentences.write(target, sentence, shape.width)
         if (card := origin.folder / MODEL_CARD).is_file():

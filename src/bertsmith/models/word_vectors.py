@@ -93,6 +93,11 @@ def _read(path: Path, data: "_ByteStream", size: int) -> WordVectors:
             table = np.concatenate((table, np.empty_like(table)))
         table[len(words)] = numbers
         words.append(word)
+    while data.peek(1) in (b"\n", b"\r", b" "):
+        data.read(1)
+    if data.peek(1):
+        fact = f"holds more than the {count:,} vectors that its first line names"
+        raise FolderError(path, fact, "Correct that line, or fetch the file again")
     table = table[: len(words)]
     if not np.isfinite(table).all():
         raise FolderError(path, f"the vector of '{words[_first_bad(table)]}' has a value that is not finite")
@@ -177,12 +182,15 @@ def _numbers(parts: list[bytes]) -> bool:
 
 def _text(path: Path, data: _ByteStream, count: int, width: int) -> Iterator[Pair]:
     """Words and vectors by lines. A word may have spaces in it: the last `width` columns are the vector."""
-    row, max_line = 0, MAX_WORD_BYTES + 32 * width
+    row, number, max_line = 0, 1 if count else 0, MAX_WORD_BYTES + 32 * width
     while not count or row < count:
-        location = f"{path}:{row + (2 if count else 1)}"
+        number += 1
+        location = f"{path}:{number}"
         line = data.read_until(b"\n", max_line)
         line = data.read(max_line) if line is None else line
         word, *numbers = line.rsplit(None, width) or [b""]
+        if not word and data.peek(1):
+            continue  # a blank line among the others
         if not word:
             if not count:  # GloVe's format does not give the number of vectors
                 return

@@ -15,6 +15,7 @@ from torch import Tensor
 from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
+from bertsmith.models.hf.layouts import mlm_activation
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead, can_chunk_loss
@@ -55,7 +56,7 @@ class MaskedLM(LanguageModel):
     def __init__(self, trunk: Network, config: Config) -> None:
         super().__init__(trunk, config)
         shape = self.trunk.config
-        options = (shape.activation, shape.norm_eps, shape.biases)
+        options = (mlm_activation(shape), shape.norm_eps, shape.biases)
         self.mlm_head = MaskedLMHead(shape.width, shape.vocabulary, *options, shape.table)
         if config.pairs != "none":
             if not self._pools_with_head:

@@ -7,7 +7,7 @@ from typing import Any
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers
 from bertsmith.models.hf.finetuned import SETTINGS, FinetunedTask
-from bertsmith.models.hf.folder import TRAINED_ON
+from bertsmith.models.hf.folder import SECOND_SEGMENT, TRAINED_ON
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.hf.sentence_transformers import SentenceConfig
 from bertsmith.recipe import FineTune
@@ -43,13 +43,15 @@ def export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: TaskData, d
         "max_length": recipe.data.max_length,
         **Prior.of(data.train.examples).to_dict(),
     }
+    if shape.segments > 1 and not tokenizer.marks_pairs:
+        source[SECOND_SEGMENT] = 0
     if "calibration" in details:
         # For information only: predictions are not scaled.
         source["temperature"] = details["calibration"]["temperature"]
     extra["bertsmith"] = {**extra.get("bertsmith", {}), TRAINED_ON: source}
     with folders.atomic_folder(recipe.out / "model") as folder:
         folders.write(folder, shape, task.state_dict(), extra, finetuned)
-        tokenizer.save(folder, max_length=shape.max_length, segments=shape.segments > 1)
+        tokenizer.save(folder, max_length=shape.max_length, segments=shape.segments > 1 and tokenizer.marks_pairs)
         if kind == "embed":
             pooling = recipe.task.settings.pooling
             sentence_transformers.write(

@@ -41,17 +41,21 @@ FEATURE_OVERRIDES = [
     "train.epochs=5",
     "train.evaluations=5",
 ]
+SEEDS = 3  # of a suite that trains or draws, by default
 NO_CHECKPOINTS = ["train.checkpoints=0"]  # a run of seconds is repeated rather than resumed
 
 
 def run_suite(
-    suite: str, model: Path, data: Path, out: Path, *, seeds: int, limit: int | None, overrides: Sequence[str]
+    suite: str, model: Path, data: Path, out: Path, *, seeds: int | None, limit: int | None, overrides: Sequence[str]
 ) -> Results:
     """Run a suite, and write its table to the output folder."""
     if suite not in SUITES:
         raise RecipeError("--suite", f"there is no suite '{suite}'", suggest(suite, SUITES))
+    for option, given in (("--seeds", seeds), ("--limit", limit)):
+        if given is not None and option in WITHOUT.get(suite, ()):
+            raise RecipeError(option, f"the suite {suite} has no such option", "Leave it out")
     out.mkdir(parents=True, exist_ok=True)
-    results = SUITES[suite](model, data, out, seeds, limit, overrides)
+    results = SUITES[suite](model, data, out, SEEDS if seeds is None else seeds, limit, overrides)
     table.write(out, suite, results)
     CONSOLE.print(results.to_table())
     CONSOLE.print(f"table {out / suite}.html and .json")
@@ -243,6 +247,7 @@ def _saved_runs(path: Path, settings: Mapping[str, Any]) -> dict[tuple[int, int]
 
 Suite = Callable[[Path, Path, Path, int, int | None, Sequence[str]], Results]
 SUITES: dict[str, Suite] = {"glue": glue, "layers": layers, "blimp": blimp, "probes": probes, "few-shot": few_shot}
+WITHOUT = {"glue": {"--limit"}, "layers": {"--limit"}, "blimp": {"--seeds"}, "probes": {"--seeds"}}  # options
 
 
 def _model_name(model: Path) -> str:

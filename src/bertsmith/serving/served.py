@@ -41,7 +41,7 @@ class FrontModel:
             return
         tokenizer = Tokenizer.load(served.folder)
         self.tokenizer = tokenizer.for_tasks() if served.for_tasks else tokenizer
-        before, _, after = self.tokenizer.template
+        before, after = self.tokenizer.template.before, self.tokenizer.template.after
         self.mask = self.tokenizer.piece(self.tokenizer.mask_id) if "fill" in served.verbs else ""
         self.special_tokens = bool(before) + bool(after)  # that an embedding reads around a text
 

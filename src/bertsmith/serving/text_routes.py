@@ -24,6 +24,7 @@ from bertsmith.serving.schemas import (
     TranslateBody,
 )
 from bertsmith.serving.served import FrontModel
+from bertsmith.text.special_tokens import Template
 
 MAX_WORDS = 262_144  # that /fill answers, for all masks of a request together
 MAX_SEQUENCE_CHARACTERS = 1 << 24  # of the texts that Hugging Face's form of it repeats for every word
@@ -178,7 +179,8 @@ async def tokenize(request: Request, body: TokenizeBody) -> Answer:
     model = request.find(body.model, "")
     texts, _ = as_list(body.inputs, request.limits)
     request.served.check_tokens(await _count_tokens(request, model, texts))
-    before, _, after = model.tokenizer.template if body.add_special_tokens else ((), (), ())
+    template = model.tokenizer.template if body.add_special_tokens else Template()
+    before, after = template.before, template.after
 
     def special(ids: Sequence[int]) -> list[dict[str, Any]]:
         return [{"id": number, "text": model.tokenizer.piece(number), "special": True} for number in ids]

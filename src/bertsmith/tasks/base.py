@@ -179,14 +179,14 @@ def _to_host(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
 
 def with_special_tokens(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with the tokenizer's special tokens."""
-    before, between, after = tokenizer.template
+    before, between, after, segment = tokenizer.template
     if second is None or not (len(second) or after):  # a separator is no last token to pool
         # An empty text has one token at least.
         ids = np.array([*before, *first, *after] or [tokenizer.start_id], np.int32)
         return Row(ids, np.zeros(len(ids), np.int32))
     sizes = len(before) + len(first) + len(between), len(second) + len(after)
     ids = np.array([*before, *first, *between, *second, *after], np.int32)
-    return Row(ids, np.repeat(np.array([0, 1], np.int32), sizes))
+    return Row(ids, np.repeat(np.array([0, segment], np.int32), sizes))
 
 
 def with_characters(tokenizer: Tokenizer, ids: Sequence[int], letters: NDArray[np.int16]) -> Row:

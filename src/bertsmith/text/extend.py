@@ -11,8 +11,9 @@ from tokenizers import models, trainers
 
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.text.fertility import batches, token_counts
-from bertsmith.text.tokenizer import WORD_START_MARKS, Tokenizer
+from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.text.training_texts import LONGEST_WORD
+from bertsmith.text.word_marks import SPACE
 
 FIRST_CODE = 0x10000  # of the characters that stand for old tokens: from here on every code point is a character
 SCORE_MARGIN = 0.001  # in Unigram: log-probability of a new token above that of its parts, per part that it saves
@@ -131,7 +132,7 @@ def _runs(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Run]:
 
 def _is_mark(piece: str) -> bool:
     """Whether a token of Unigram is punctuation, a symbol or a single byte, and no part of a word."""
-    categories = [unicodedata.category(letter)[0] for letter in piece.removeprefix(WORD_START_MARKS[models.Unigram])]
+    categories = [unicodedata.category(letter)[0] for letter in piece.removeprefix(SPACE)]
     return (bool(categories) and set(categories) <= {"P", "S"}) or piece.startswith("<0x")
 
 

@@ -15,6 +15,8 @@ from bertsmith.text.special_tokens import BOS_EOS_KEYS, ROLES
 from bertsmith.text.train import BERT_MAX_WORD
 
 MAX_BYTES, MAX_JSON_BYTES = 1 << 28, 1 << 24  # of a vocabulary, and of settings
+SENTENCES = "sentence_bert_config.json"  # of sentence-transformers
+BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 
 
@@ -40,7 +42,7 @@ def read(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
     """The tokenizer of a file. No code in it is run, and rules that make texts far longer are refused."""
     match file.suffix:
         case ".json" if file.name != "vocab.json":
-            tokenizer = tokenizers.Tokenizer.from_str(_text(file))
+            tokenizer = _with_bert_rules(tokenizers.Tokenizer.from_str(_text(file)), settings)
         case ".json":
             merges = _text(file_inside(file.parent, "merges.txt"))
             tokenizer = _with_added_tokens(
@@ -53,7 +55,41 @@ def read(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
             )
         case _:
             tokenizer = _with_added_tokens(published.load_wordpiece(file, _text(file), settings), file)
+    if _read_object(file.parent, SENTENCES).get("do_lower_case") is True:
+        tokenizer = _lowercasing(tokenizer)
     limits.check(tokenizer, file)
+    return tokenizer
+
+
+def _with_bert_rules(tokenizer: tokenizers.Tokenizer, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+    """The same with the rules of tokenizer_config.json, which win in transformers' BertTokenizer."""
+    rules = tokenizer.normalizer
+    known = str(settings.get("tokenizer_class")).removesuffix("Fast") in BERT_CLASSES
+    if not known or not isinstance(rules, normalizers.BertNormalizer):
+        return tokenizer
+    lower, strip = settings.get("do_lower_case", rules.lowercase), settings.get("strip_accents", rules.strip_accents)
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=rules.clean_text,
+        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", rules.handle_chinese_chars)),
+        strip_accents=None if strip is None else bool(strip),
+        lowercase=bool(lower),
+    )
+    return tokenizer
+
+
+def _lowercasing(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """The same with lowercasing before all its rules, as sentence-transformers lowercases texts."""
+    rules = tokenizer.normalizer
+    if not isinstance(rules, normalizers.BertNormalizer):
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([rules] if rules is not None else [])])
+    elif not rules.lowercase:
+        accents = bool(rules.strip_accents)  # lowercasing alone strips none, where BERT's rule would
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            clean_text=rules.clean_text,
+            handle_chinese_chars=rules.handle_chinese_chars,
+            strip_accents=accents,
+            lowercase=True,
+        )
     return tokenizer
 
 
@@ -62,6 +98,12 @@ def special_names(settings: dict[str, Any]) -> dict[str, str]:
     named = {role: settings.get(key) or settings.get(BOS_EOS_KEYS.get(role, "")) for role, (key, *_) in ROLES.items()}
     names = {role: name.get("content") if isinstance(name, dict) else name for role, name in named.items()}
     return {role: name for role, name in names.items() if isinstance(name, str)}
+
+
+def marks_pairs(settings: dict[str, Any]) -> bool:
+    """Whether the network is given the segments of a pair. RoBERTa's is not, and reads both texts as the first."""
+    names = settings.get("model_input_names")
+    return not isinstance(names, list) or "token_type_ids" in names
 
 
 def settings_of(

@@ -16,7 +16,7 @@ from bertsmith.text import sentencepiece
 from bertsmith.text.sentencepiece import NEVER_CHOSEN_SCORE, Piece, SentencePiece
 from bertsmith.text.special_tokens import BERT_TEMPLATES as BERT
 from bertsmith.text.special_tokens import END_OF_TEXT, SENTINELS, SPECIAL_TOKENS, set_template
-from bertsmith.text.special_tokens import ROBERTA_TEMPLATES as ROBERTA
+from bertsmith.text.special_tokens import PUBLISHED_ROBERTA_TEMPLATES as ROBERTA
 from bertsmith.text.train import bert_tokenizer
 
 MODELS = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model")  # names of SentencePiece's files

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from tokenizers import AddedToken, Tokenizer, processors
+from tokenizers import AddedToken, Encoding, Tokenizer, processors
 
 Kind = Literal["words", "wordpiece", "bpe", "unigram", "t5"]
 
@@ -25,6 +25,8 @@ TRAILING_SPECIALS: dict[Kind, tuple[str, ...]] = {kind: SENTINELS if kind == "t5
 # The templates of one text and of two. RoBERTa has two separators between texts.
 BERT_TEMPLATES = ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 ROBERTA_TEMPLATES = ("<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:1 </s>:1")
+# As published it does not mark its texts; our own tokenizers do, since they may be of networks with two segments.
+PUBLISHED_ROBERTA_TEMPLATES = ("<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0")
 TEMPLATES: dict[Kind, tuple[str, str]] = {
     "words": (f"{END_OF_TEXT}:0 $A:0", f"{END_OF_TEXT}:0 $A:0 {END_OF_TEXT}:0 $B:1"),
     "wordpiece": BERT_TEMPLATES,
@@ -45,11 +47,12 @@ BOS_EOS_KEYS = {"start": "bos_token", "stop": "eos_token"}  # the keys of langua
 
 
 class Template(NamedTuple):
-    """The ids of the special tokens before a text, between two texts, and after the last."""
+    """The ids of the special tokens before a text, between two texts, and after the last; the second text's segment."""
 
     before: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
+    segment: int = 1  # of the second text: BERT marks it with 1, RoBERTa and XLM-RoBERTa do not, and it has 0
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Template":
@@ -63,7 +66,29 @@ class Template(NamedTuple):
         single = tokenizer.encode("a")
         sides = single.sequence_ids
         after = single.ids[len(sides) - sides[::-1].index(0) :]
-        return cls(tuple(single.ids[: sides.index(0)]), tuple(between), tuple(after))
+        return cls(tuple(single.ids[: sides.index(0)]), tuple(between), tuple(after), min(1, pair.type_ids[last]))
+
+
+def task_templates(start: str, stop: str, tokenizer: Tokenizer) -> tuple[str, str]:
+    """The templates of one text and of two with these tokens, for a tokenizer that leaves out the last."""
+    present = Template.of(tokenizer)
+    roberta = stop == "</s>"  # which has two separators, and does not mark its texts
+    separators = f"{stop}:0 {stop}:0" if roberta else f"{stop}:0"
+    second = 0 if roberta and not present.between else present.segment
+    return f"{start}:0 $A:0 {stop}:0", f"{start}:0 $A:0 {separators} $B:{second} {stop}:{second}"
+
+
+def prompt_templates(start: str, stop: str, tokenizer: Tokenizer) -> tuple[str, str]:
+    """The same without a token after a text, for a tokenizer that has one."""
+    return f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:{Template.of(tokenizer).segment}"
+
+
+def pair_segments(pair: Encoding, second: int | None) -> list[int]:
+    """The segments of an encoded pair: those of its template, or the given one from the second text on."""
+    if second is None or 1 not in pair.sequence_ids:
+        return list(pair.type_ids)
+    begin = pair.sequence_ids.index(1)
+    return [0] * begin + [second] * (len(pair) - begin)
 
 
 def find_role(tokenizer: Tokenizer, role: str, name: str | None) -> int | None:

@@ -15,16 +15,13 @@ from tokenizers import decoders, models, normalizers
 
 from bertsmith.errors import FolderError, TextError
 from bertsmith.text import folder as folders
-from bertsmith.text import language, long_texts
+from bertsmith.text import language, long_texts, special_tokens, word_marks
 from bertsmith.text.library_errors import wrap_library_errors
-from bertsmith.text.special_tokens import END_OF_TEXT, ROLES, Kind, Template, find_role, set_template
+from bertsmith.text.special_tokens import END_OF_TEXT, ROLES, Kind, Template, pair_segments
 from bertsmith.text.train import TokenizerConfig, train_library_tokenizer
 
 __all__ = ["END_OF_TEXT", "Template", "Tokenizer", "TokenizerConfig", "train"]
 
-# How a token shows that it begins a word, or that it continues one.
-WORD_START_MARKS = {models.BPE: "Ġ", models.Unigram: "▁"}
-CONTINUATION_MARKS = {models.WordPiece: "##"}
 MAX_PIECES = 10_000_000  # a file of a few bytes may claim any number
 
 
@@ -36,15 +33,20 @@ class Tokenizer:
     """
 
     def __init__(
-        self, inner: tokenizers.Tokenizer, names: dict[str, str] | None = None, location: object = "tokenizer"
+        self,
+        inner: tokenizers.Tokenizer,
+        names: dict[str, str] | None = None,
+        location: object = "tokenizer",
+        second_segment: int | None = None,
     ) -> None:
         inner.no_padding()
         inner.no_truncation()
         self._inner, self.location = inner, location
+        self._second_segment = second_segment  # of the second text of a pair; None: as the template says
         self._pieces: dict[int, str] = {number: piece for piece, number in inner.get_vocab().items()}
         if not self._pieces or max(self._pieces) >= MAX_PIECES:
             raise FolderError(location, f"its tokens are not numbered from 0 to at most {MAX_PIECES:,}")
-        self._roles = {role: find_role(inner, role, (names or {}).get(role)) for role in ROLES}
+        self._roles = {role: special_tokens.find_role(inner, role, (names or {}).get(role)) for role in ROLES}
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind or 'of another kind'}, {self.vocabulary:,} tokens)"
@@ -55,7 +57,8 @@ class Tokenizer:
         file = folders.find_file(Path(folder))
         settings = folders.read_settings(file.parent)
         with wrap_library_errors(file, FolderError):
-            return cls(folders.read(file, settings), folders.special_names(settings), file)
+            segment = None if folders.marks_pairs(settings) else 0
+            return cls(folders.read(file, settings), folders.special_names(settings), file, segment)
 
     def save(self, folder: str | Path, *, max_length: int | None = None, segments: bool = True) -> None:
         """Write tokenizer.json and tokenizer_config.json, as transformers' AutoTokenizer opens them.
@@ -88,14 +91,8 @@ class Tokenizer:
     @cached_property
     def continuation_mask(self) -> NDArray[np.bool_]:
         """Which tokens continue the word before them."""
-        kind = type(self._inner.model)
-        if kind is models.BPE and self._inner.model.end_of_word_suffix:
-            return np.zeros(self.vocabulary, np.bool_)  # GPT's tokens show where words end, not where they begin
         pieces = [self.piece(number) for number in range(self.vocabulary)]
-        if kind in WORD_START_MARKS:
-            return np.array([not piece.startswith(WORD_START_MARKS[kind]) for piece in pieces]) & ~self.special_mask
-        mark = CONTINUATION_MARKS.get(kind)
-        return np.array([mark is not None and piece.startswith(mark) for piece in pieces]) & ~self.special_mask
+        return word_marks.continuation_mask(self._inner, pieces) & ~self.special_mask
 
     def split_piece(self, piece: str) -> list[int]:
         """The tokens here that spell a token of another vocabulary of this kind; empty if they cannot."""
@@ -107,14 +104,8 @@ class Tokenizer:
             ids = [token.id for token in tokens]
             complete = "".join(token.value for token in tokens) == piece and self._roles["unknown"] not in ids
             return ids if complete else []
-        mark, ids = CONTINUATION_MARKS.get(type(self._inner.model), ""), []
-        while piece not in ("", mark):  # the longest match first, as WordPiece
-            size = next((size for size in range(len(piece), 0, -1) if piece[:size] in self.piece_ids), 0)
-            if size == 0 or piece[:size] == mark:
-                return []
-            ids.append(self.piece_ids[piece[:size]])
-            piece = mark + piece[size:]
-        return ids
+        mark = word_marks.CONTINUATION if isinstance(self._inner.model, models.WordPiece) else ""
+        return word_marks.greedy_split(piece, self.piece_ids, mark)
 
     @property
     def kind(self) -> Kind | None:
@@ -200,7 +191,13 @@ class Tokenizer:
     def template(self) -> Template:
         """The special tokens around texts: [CLS] and [SEP] in BERT, a last one in T5, none in GPT-2."""
         with wrap_library_errors("text", TextError):
-            return Template.of(self._inner)
+            found = Template.of(self._inner)
+        return found if self._second_segment is None else found._replace(segment=self._second_segment)
+
+    @property
+    def marks_pairs(self) -> bool:
+        """Whether the second text of a pair has a segment of its own: in BERT it has, in RoBERTa it has not."""
+        return self.template.segment > 0
 
     @property
     def separator_count(self) -> int:
@@ -223,8 +220,11 @@ class Tokenizer:
         if start == stop:
             done = Template((self.start_id,), (self.start_id,)) == self.template
             return self if done else self._with_template(f"{start}:0 $A:0", f"{start}:0 $A:0 {start}:0 $B:1")
-        separators = f"{stop}:0 {stop}:0" if stop == "</s>" else f"{stop}:0"  # RoBERTa has two
-        return self._with_template(f"{start}:0 $A:0 {stop}:0", f"{start}:0 $A:0 {separators} $B:1 {stop}:1")
+        return self._with_template(*special_tokens.task_templates(start, stop, self._inner))
+
+    def with_second_segment(self, segment: int) -> "Tokenizer":
+        """The same that gives this segment to the second text of a pair, whatever its template says."""
+        return Tokenizer(self._inner, self.role_names, self.location, segment)
 
     def for_prompts(self) -> "Tokenizer":
         """The same without special tokens after a text, for a model that continues it."""
@@ -233,12 +233,12 @@ class Tokenizer:
         if "start" not in self.roles:
             return self._with_template("$A:0", "$A:0 $B:1")
         start, stop = self.piece(self.start_id), self.piece(self.stop_id)
-        return self._with_template(f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:1")
+        return self._with_template(*special_tokens.prompt_templates(start, stop, self._inner))
 
     def _with_template(self, single: str, pair: str) -> "Tokenizer":
         inner = tokenizers.Tokenizer.from_str(self._inner.to_str())
-        set_template(inner, single, pair, list(self.role_names.values()))
-        return Tokenizer(inner, self.role_names, self.location)
+        special_tokens.set_template(inner, single, pair, list(self.role_names.values()))
+        return Tokenizer(inner, self.role_names, self.location, self._second_segment)
 
     def _role(self, role: str) -> int:
         number = self._roles[role]
@@ -258,7 +258,7 @@ class Tokenizer:
         """One text or two with special tokens, and the segment of each token."""
         with wrap_library_errors("text", TextError):
             found = self._inner.encode(first, second)
-        return found.ids, found.type_ids
+        return found.ids, pair_segments(found, None if second is None else self._second_segment)
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """The token ids of each sentence that is split into words, and the number of each token's word."""

@@ -8,8 +8,7 @@ import numpy as np
 from bertsmith.errors import TextError
 from bertsmith.text.library_errors import wrap_library_errors
 from bertsmith.text.tokenizer import Tokenizer
-
-SPACE = "▁"  # of Unigram
+from bertsmith.text.word_marks import SPACE, shows_word_starts
 
 
 class NumberedTokens(NamedTuple):
@@ -25,7 +24,8 @@ def encode_with_words(tokenizer: Tokenizer, text: str) -> NumberedTokens:
     with wrap_library_errors("text", TextError):
         found = tokenizer._inner.encode(text, add_special_tokens=False)
     # A tokenizer that does not split at spaces has one word only: there the tokens show where words begin.
-    begins = ~tokenizer.continuation_mask if tokenizer.kind == "unigram" else np.zeros(tokenizer.vocabulary, np.bool_)
+    marked = shows_word_starts(tokenizer._inner)
+    begins = ~tokenizer.continuation_mask if marked else np.zeros(tokenizer.vocabulary, np.bool_)
     words: list[int] = []
     for number, (before, word) in zip(found.ids, pairwise([-1, *found.word_ids]), strict=True):
         words.append(words[-1] + int(word != before or begins[number]) if words else 0)

@@ -132,7 +132,7 @@ def _span(
     shown: Sequence[str],
 ) -> list[AttributionTarget]:
     """The best answer span of the context, which stands after the first separator."""
-    special = tokenizer.special_mask[row.ids]
+    special = np.array(words) < 0  # [UNK] stands for a word of the question, and is no separator
     separators = np.flatnonzero(special[1:]) + 1
     if not len(separators):
         return []

@@ -93,10 +93,10 @@ def read_text(
         moved = (replace(one, word=one.word + words, start=one.start + shift, end=one.end + shift) for one in tokens)
         pieces.append([*named, *moved])
         shift += len(texts[number]) + 1
-    before, between, after = ([_token(tokenizer, piece_id, -1) for piece_id in part] for part in template)
+    before, between, after = ([_token(tokenizer, piece_id, -1) for piece_id in part] for part in template[:3])
     start = [*before, *pieces[0], *(between if len(pieces) > 1 else [])]
     rest = [*(pieces[1] if len(pieces) > 1 else []), *after]
-    segments = (0,) * len(start) + (len(pieces) - 1,) * len(rest)
+    segments = (0,) * len(start) + (template.segment if len(pieces) > 1 else 0,) * len(rest)
     inputs = Inputs((*start, *rest), segments, notes)
     return _with_characters(inputs, objective, tokenizer, texts[0])
 

@@ -25,6 +25,7 @@ from bertsmith.models.static import Static
 from bertsmith.models.transformer import Memory, Transformer
 from bertsmith.objectives.base import Objective
 from bertsmith.tasks.text_to_text import TextToText
+from bertsmith.text.forbidden_ids import forbidden_ids
 from bertsmith.text.tokenizer import Tokenizer
 
 MAX_NEW_TOKENS = 64  # of an encoder-decoder's own output, where the task does not set it
@@ -167,7 +168,7 @@ def greedy_output(objective: Objective, tokenizer: Tokenizer, ids: Sequence[int]
     """The ids that an encoder-decoder generates for an input, without the stop token."""
     longest = objective.max_new_tokens if isinstance(objective, TextToText) else MAX_NEW_TOKENS
     kept = {tokenizer.stop_id, *tokenizer.sentinels}
-    forbidden = sorted(set(np.flatnonzero(tokenizer.special_mask).tolist()) - kept)
+    forbidden = forbidden_ids(tokenizer, objective.trunk.config.vocabulary, kept)
     engine = GenerationEngine(
         objective.trunk, prepack_weights=False, forbidden_ids=forbidden, decoder_start_id=tokenizer.padding_id
     )

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,7 @@ from bertsmith.nn.cuda_graph import capture
 from bertsmith.nn.heads import ALIGNMENT
 from bertsmith.nn.kv_cache import KVCache
 
+DecodingPrecision = Literal["float32", "bfloat16"]
 CACHE_BYTES = {"cpu": 2 << 30, "cuda": 16 << 30}  # of the KV cache of one batch
 
 

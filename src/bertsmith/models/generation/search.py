@@ -7,6 +7,8 @@ token after that.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bertsmith.errors import RecipeError
+from bertsmith.files import short_repr
 from bertsmith.random_bits import mix, uniform
 
 Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and parents [B, W] to logits [B, W, V]
@@ -23,6 +26,9 @@ Strategy = Callable[..., list[list[list[int]]]]  # logits, step, config, prompts
 GENERATION = 6  # the purpose of these random numbers, as those in random_bits.py
 CHUNK = 64  # logits of a chunk, of which first only the maximum is compared
 CHUNKED_FROM = 1 << 20  # logits from which chunks are faster on a GPU: with fewer, eight kernel launches cost more
+# The limits of the settings: the least of whole numbers (None: any), and beyond the others scores are no numbers.
+INTEGERS = {"max_new_tokens": 1, "min_new_tokens": 0, "top_k": 0, "num_beams": 1, "samples": 1, "seed": None}
+MIN_TEMPERATURE, MIN_TOP_P, MAX_LENGTH_PENALTY = 1e-3, 1e-6, 10
 CHECK_EVERY = 16  # tokens between two checks whether all have stopped: each would synchronise with the GPU
 
 
@@ -46,30 +52,40 @@ class GenerationConfig:
         return 1 if self.num_beams > 1 else self.samples
 
     def __post_init__(self) -> None:
-        for name, minimum in (
-            ("max_new_tokens", 1),
-            ("min_new_tokens", 0),
-            ("temperature", 0),
-            ("top_k", 0),
-            ("num_beams", 1),
-            ("samples", 1),
-        ):
-            if getattr(self, name) < minimum:
-                raise RecipeError(name, f"is {getattr(self, name)}", f"Give at least {minimum}")
+        for name, minimum in INTEGERS.items():
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool):
+                raise RecipeError(name, f"is {short_repr(value)}", "Give a whole number")
+            if minimum is not None and int(value) < minimum:
+                raise RecipeError(name, f"is {value}", f"Give at least {minimum}")
+        for name in ("temperature", "top_p", "length_penalty"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or isinstance(value, bool) or not isfinite(value):
+                raise RecipeError(name, f"is {short_repr(value)}", "Give a number")
+        if self.temperature < 0:
+            raise RecipeError("temperature", f"is {self.temperature}", "Give at least 0")
+        if 0 < self.temperature < MIN_TEMPERATURE:
+            fact = f"is {self.temperature}, and logits are divided by it"
+            raise RecipeError("temperature", fact, f"Give 0, which is greedy decoding, or at least {MIN_TEMPERATURE}")
         if not 0 < self.top_p <= 1:
             raise RecipeError("top_p", f"is {self.top_p}", "Give a share above 0, at most 1")
+        if self.top_p < MIN_TOP_P:
+            raise RecipeError("top_p", f"is {self.top_p}, which leaves no token", "Give at least 0.000001")
+        if abs(self.length_penalty) > MAX_LENGTH_PENALTY:
+            fact = f"is {self.length_penalty}, an exponent"
+            raise RecipeError("length_penalty", fact, f"Give -{MAX_LENGTH_PENALTY} to {MAX_LENGTH_PENALTY}")
         if self.num_beams > 1 and self.samples > self.num_beams:
             raise RecipeError("samples", f"is {self.samples}, of {self.num_beams} beams", "Take as many beams")
 
 
-def draw_uniforms(rows: Sequence[Sequence[int]], config: GenerationConfig) -> Float[Tensor, "B M"]:
-    """Random numbers in [0, 1) for each new token: a pure function of seed, prompt, sample and position.
+def draw_uniforms(rows: Sequence[Sequence[int]], config: GenerationConfig, count: int) -> Float[Tensor, "B M"]:
+    """Random numbers in [0, 1) for each of `count` new tokens: a pure function of seed, prompt, sample and position.
 
     So other prompts of a batch do not change a text, and every device draws the same. Samples of a prompt are adjacent.
     """
     prompts = np.array([mix(config.seed, GENERATION, *row) for row in rows]).repeat(config.samples)
     samples = np.tile(np.arange(config.samples), len(rows))
-    return torch.from_numpy(uniform(prompts[:, None], samples[:, None], np.arange(config.max_new_tokens)[None]))
+    return torch.from_numpy(uniform(prompts[:, None], samples[:, None], np.arange(count)[None]))
 
 
 def sample(
@@ -82,11 +98,11 @@ def sample(
 ) -> list[list[list[int]]]:
     """Sampling or greedy decoding, token by token, up to a stop token, which is left out, or to the limit."""
     random = config.temperature > 0  # greedy decoding draws no random numbers
-    uniforms = draw_uniforms(prompts, config) if random else torch.zeros(len(logits), config.max_new_tokens)
+    max_new_tokens = min(config.max_new_tokens, int(limits.max()))
+    uniforms = draw_uniforms(prompts, config, max_new_tokens) if random else torch.zeros(len(logits), max_new_tokens)
     uniforms, limits = uniforms.to(logits.device), limits.repeat_interleave(config.samples)
     generated: list[Tensor] = []
     running = torch.ones_like(limits, dtype=torch.bool)
-    max_new_tokens = min(config.max_new_tokens, int(limits.max()))
     for position in range(max_new_tokens):
         if position < config.min_new_tokens:
             logits = logits.index_fill(1, stop_ids, -torch.inf)

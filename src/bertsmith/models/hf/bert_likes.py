@@ -92,6 +92,7 @@ class Roberta(BertLike):
     defaults = replace(family.ROBERTA, max_length=510, segments=2, norm_eps=1e-12)
     fixed = {**BertLike.fixed, "pad_token_id": family.ROBERTA.position_offset - 1}
     architectures = class_names("Roberta", f"masked_lm {TASKS}")
+    mlm_activation = "gelu"  # whatever hidden_act is
     prefix = "roberta."
     unprefixed = ("lm_head.", "classifier.", "qa_outputs.")
     parts = {

@@ -32,6 +32,7 @@ from bertsmith.nn.positions import sinusoids
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TRAINED_ON = "trained_on"  # in config.json, under bertsmith: the kind of file and the columns of the training data
+SECOND_SEGMENT = "second_segment"  # in it: 0 where pairs were read without marking the second text; else it was marked
 MAX_LAYERS = 10_000
 MAX_JSON_BYTES = 16 << 20  # of a configuration or an index
 FLOATS = {"F64", "F32", "F16", "BF16"}

@@ -51,6 +51,7 @@ class HFLayout:
     fixed: Mapping[str, Any] = {}  # their key: the only value that can be opened
     activations: tuple[str, ...] = ("hidden_act",)  # their keys of the activation
     activation_names: Mapping[str, Activation] = ACTIVATION_NAMES  # theirs: ours
+    mlm_activation: Activation | None = None  # of the masked LM head, where it is not the network's
     architectures: Mapping[str, str]  # a task or a kind of pretraining: their class
     prefix = ""  # of the trunk's names, unless the folder is a bare trunk
     unprefixed: tuple[str, ...] = ()  # beginnings of names that never have the prefix

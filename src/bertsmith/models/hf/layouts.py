@@ -9,6 +9,7 @@ from bertsmith.models.hf.layout import HFLayout
 from bertsmith.models.hf.modernbert import ModernBert
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
+from bertsmith.nn.activations import Activation
 
 
 class Native(HFLayout):
@@ -47,6 +48,11 @@ def model_type(config: TransformerConfig) -> str:
     if config.pooler != "tanh":
         return "electra" if config.pooler == "gelu" else "distilbert"
     return "roberta" if config.position_offset else "bert"
+
+
+def mlm_activation(config: TransformerConfig) -> Activation:
+    """The activation of a network's masked LM head, as transformers has it."""
+    return LAYOUTS[model_type(config)].mlm_activation or config.activation
 
 
 def layout_of(config: NetworkConfig) -> HFLayout:

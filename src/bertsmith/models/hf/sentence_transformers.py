@@ -1,16 +1,17 @@
 """The files of sentence-transformers in a model folder: pooling, normalisation and maximum length."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bertsmith import files
 from bertsmith.errors import FolderError
-from bertsmith.files import file_inside
+from bertsmith.files import file_inside, short_repr
 from bertsmith.models.hf.values import MAX_SIZE
 from bertsmith.nn.pooling import Pooling
 
 MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"
+SETTINGS = "config_sentence_transformers.json"
 MODULE_PREFIX = "sentence_transformers.models."  # the spelling that every version reads
 MODES: dict[Pooling, str] = {
     "mean": "pooling_mode_mean_tokens",
@@ -32,6 +33,7 @@ class SentenceConfig:
     pooling: Pooling = "mean"
     normalise: bool = True
     length: int | None = None  # tokens of a text at most; None: as many as the model takes
+    prompts: dict[str, str] = field(default_factory=dict)  # by name; kept, and put before no text
 
 
 def read(folder: Path) -> SentenceConfig | None:
@@ -44,14 +46,14 @@ def read(folder: Path) -> SentenceConfig | None:
         raise FolderError(
             folder / MODULES, f"the module '{min(unknown)}' is unknown", "Pooling and Normalize are known"
         )
-    config = SentenceConfig(normalise="Normalize" in kinds, length=_length(folder))
+    config = SentenceConfig(normalise="Normalize" in kinds, length=_length(folder), prompts=_prompts(folder))
     if "Pooling" not in kinds:
         return config
     path = str(kinds["Pooling"].get("path", ""))
     pooling = _pooling(files.read_json(file_inside(folder, "config.json", path)))
     if pooling is None:
         raise FolderError(folder / path / "config.json", "is not pooled by mean, first or last token alone")
-    return SentenceConfig(pooling=pooling, normalise=config.normalise, length=config.length)
+    return replace(config, pooling=pooling)
 
 
 def write(folder: Path, config: SentenceConfig, width: int) -> None:
@@ -69,8 +71,10 @@ def write(folder: Path, config: SentenceConfig, width: int) -> None:
     files.write_json(folder / "1_Pooling" / "config.json", pooling)
     if config.normalise:
         (folder / "2_Normalize").mkdir(exist_ok=True)
+    # Where texts are lowercased the tokenizer that was opened does it, and so does the one that is written.
     files.write_json(folder / LENGTHS, {"max_seq_length": config.length, "do_lower_case": False})
-    files.write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    prompts = {"prompts": config.prompts} if config.prompts else {}
+    files.write_json(folder / SETTINGS, {"similarity_fn_name": "cosine", **prompts})
 
 
 def _pooling(config_json: dict[str, Any]) -> Pooling | None:
@@ -83,6 +87,19 @@ def _pooling(config_json: dict[str, Any]) -> Pooling | None:
     if len(found) != 1 or any(config_json.get(other) for other in UNSUPPORTED_MODES):
         return None
     return found[0]
+
+
+def _prompts(folder: Path) -> dict[str, str]:
+    """The prompts of a folder by name. One before every text is refused: vectors would differ without it."""
+    if not (folder / SETTINGS).exists():
+        return {}
+    settings = files.read_json(file_inside(folder, SETTINGS))
+    prompts, default = settings.get("prompts"), settings.get("default_prompt_name")
+    named = {} if not isinstance(prompts, dict) else {name: text for name, text in prompts.items() if text}
+    if default is not None and named.get(default):
+        fact = f"default_prompt_name puts {short_repr(named[default])} before every text, which is not supported"
+        raise FolderError(folder / SETTINGS, fact, "Set it to null, and write the prompt into the texts")
+    return {name: text for name, text in named.items() if isinstance(text, str)}
 
 
 def _length(folder: Path) -> int | None:

@@ -1,5 +1,6 @@
 """Two runs cannot share a folder, whichever verb made them; and a run that was killed leaves no lock."""
 
+import fcntl
 import os
 import signal
 import time
@@ -55,6 +56,22 @@ def arguments(verb: str, folder: Path) -> list[str]:
     return VERBS[verb].replace("{}", str(folder)).split()
 
 
+def is_held(verb: str, folder: Path) -> bool:
+    """Whether the verb has the folder in its hands: by a file, and `prepare` by a lock of the folder itself."""
+    if verb != "prepare":
+        return (folder / ".lock").exists() and bool((folder / ".lock").read_bytes())
+    if not folder.exists():
+        return False
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(opened)
+    return False
+
+
 @pytest.fixture
 def running(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iterator[BaseProcess]:
     """The verb in a process of its own, with the folder in its hands."""
@@ -66,9 +83,8 @@ def running(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Ite
     )
     process.start()
     with paths[0].open("w"):  # a text that never ends, for who reads it
-        mark = held / "unfinished" / "journal.json" if verb == "prepare" else held / ".lock"
         began = time.monotonic()
-        while not (mark.exists() and mark.read_bytes()) and process.is_alive() and time.monotonic() - began < 120:
+        while not is_held(verb, held) and process.is_alive() and time.monotonic() - began < 120:
             time.sleep(0.01)
         assert process.is_alive(), paths[2].read_text()
         yield process

@@ -121,6 +121,7 @@ def test_text_that_is_slow_to_read_counts_its_reading(tmp_path: Path, monkeypatc
     assert found.seconds_per_character > 2 * 0.002 * len(lines) / found.characters
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_stopped_early_is_finished_until_it_gets_more_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -192,11 +192,11 @@ def test_ends_whose_difference_overflows_are_found_at_opening(tmp_path: Path) ->
 
 
 def test_text_of_another_tokenizer_is_refused_before_training(data: Path, tmp_path: Path) -> None:
-    path = data / "tokenizer" / "tokenizer.json"
-    assert '"lowercase": true' in path.read_text(encoding="utf-8")
-    path.write_text(
-        path.read_text(encoding="utf-8").replace('"lowercase": true', '"lowercase": false'), encoding="utf-8"
-    )
+    for name, key in (("tokenizer.json", "lowercase"), ("tokenizer_config.json", "do_lower_case")):
+        path = data / "tokenizer" / name
+        before = path.read_text(encoding="utf-8")
+        assert f'"{key}": true' in before
+        path.write_text(before.replace(f'"{key}": true', f'"{key}": false'), encoding="utf-8")
     with pytest.raises(FolderError, match="was prepared with another tokenizer"):
         pretrain.pretrain(recipe(data, tmp_path / "run"))
 

@@ -155,7 +155,13 @@ def follow_quickstart(
     return made_once(factory, "quickstart", make)
 
 
-@pytest.mark.parametrize("page", [DEMO, "README.md", *GUIDES])
+COSTLY = {f"docs/guides/{name}.md" for name in ("continue", "export", "large-text", "race", "serve", "use-images")}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [DEMO, "README.md", *(pytest.param(page, marks=[pytest.mark.exhaustive] * (page in COSTLY)) for page in GUIDES)],
+)
 def test_every_block_of_a_page_runs(
     page: str,
     tmp_path_factory: pytest.TempPathFactory,

@@ -82,12 +82,13 @@ def prepare(
         cluster.check_address(on)
     target = destination(out)
     out = target.folder
-    inputs = _inputs(corpus, tokenizer) | {"validation_share": validation_share, "shard_tokens": shard_tokens}
+    extent = {"validation_share": validation_share, "shard_tokens": shard_tokens}
     with target.located():
         if target.is_here and (out / "summary.json").exists():  # written last: read without a lock
-            return _finished(target, inputs)
-        with lock_folder(out):
+            return _finished(target, _inputs(corpus, tokenizer) | extent)
+        with lock_folder(out):  # first of all, since standard input is read to its end to be known again
             target.restore()
+            inputs = _inputs(corpus, tokenizer) | extent
             if (out / "summary.json").exists():
                 return _finished(target, inputs)
             with _encoding(corpus, workers, on) as encode:

@@ -13,7 +13,7 @@ demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in
 	$(BIN)/bertsmith demo --out runs/demo
 
 test-fast: $(VENV)/.dev  ## the tests of every room that take less than a second each; less than two minutes on two cores
-	$(PYTEST) -n auto --dist worksteal -m "not slow"
+	SHAPES=unchecked $(PYTEST) -n auto --dist worksteal -m "not slow"
 
 test: $(VENV)/.dev  ## the suite: every promise; what needs a GPU or the shared datasets skips where there are none
 	$(PYTEST) -n auto --dist worksteal

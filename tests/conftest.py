@@ -13,7 +13,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from importlib.util import find_spec
 
-if find_spec("beartype"):  # an accelerator machine may lack it
+# An accelerator machine may lack it; the fast tests do without, since it takes a fifth of their time.
+if find_spec("beartype") and os.environ.get("SHAPES") != "unchecked":
     import shapes
 
     shapes.install()
@@ -86,6 +87,12 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip("the shared datasets are not next to the repository")
     return folder
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests a file of them need not be imported, with the libraries that it needs."""
+    leave_out = config.getoption("markexpr") == "not slow" and collection_path.suffix == ".py"
+    return True if leave_out and "\npytestmark = pytest.mark.slow" in collection_path.read_text("utf-8") else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,6 +21,7 @@ def test_the_ratio_is_of_our_best_to_the_best_of_the_others() -> None:
     assert "ratio" not in images.figures({"bertsmith": [1.0]}, 8)
 
 
+@pytest.mark.slow("measures")
 def test_mixed_sizes_are_not_padded() -> None:
     found = images.mixed(SMALL, SimpleNamespace(batch=4, rounds=1, clock="wall"), torch.device("cpu"))
     assert found["padded"]["flat"] == 0 < found["padded"]["padded"]

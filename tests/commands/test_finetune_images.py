@@ -116,6 +116,7 @@ def test_images_of_several_sizes_keep_them(trained: bertsmith.Run, tmp_path: Pat
     assert found.config.image_size == 8
 
 
+@pytest.mark.slow("trains")
 @pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize("distillation", ["hard", "soft"])
 def test_a_deit_learns_from_a_convolutional_teacher(

@@ -157,6 +157,7 @@ def test_a_decoder_of_impossible_sizes_is_refused(images: Path, tmp_path: Path) 
         pretrain_images.pretrain(recipe)
 
 
+@pytest.mark.slow("trains")
 def test_python_pretrains_on_images_within_a_time(images: Path, tmp_path: Path) -> None:
     run = bertsmith.pretrain("tiny/mae", images, tmp_path / "out", budget="1s", overrides=SMALL)
     assert run.scores["loss"] == run.scores["pixels_loss"] > 0

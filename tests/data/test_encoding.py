@@ -76,6 +76,7 @@ def test_a_text_that_was_utf_8_so_far_stays_so(tmp_path: Path) -> None:
     assert corpus.new_notes() == []
 
 
+@pytest.mark.slow("reads a large file")
 def test_one_line_in_another_encoding_does_not_spoil_the_lines_in_utf_8(tmp_path: Path) -> None:
     stray, plain, text = "He sat in the café.", "Then he left.", "“It’s a façade,” she said."
     rest = [text, "Crème brûlée for all.", "One café more.", "Привет", "日本"] * 9

@@ -108,6 +108,7 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow("flips every bit")
 @pytest.mark.torture("A5 shards", suite=300, whole=10_000)
 def test_every_flipped_bit_is_found(tmp_path: Path, times: int) -> None:
     made(tmp_path / "good", shards=2)

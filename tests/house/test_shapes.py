@@ -105,6 +105,7 @@ def test_fields_of_a_dataclass_are_checked_when_one_is_made(one: Tensor, other: 
         checked(one, other, names)
 
 
+@pytest.mark.slow("needs the shapes to be checked")
 def test_dataclasses_of_the_package_are_checked() -> None:
     with pytest.raises(shapes.BeartypeCallHintViolation):
         Tokens(ids=torch.ones(3), bounds=torch.tensor([0, 3]), max_length=3)  # ids are whole numbers

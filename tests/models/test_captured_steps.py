@@ -48,6 +48,7 @@ def network(name: str) -> Network:
     return made
 
 
+@pytest.mark.slow("generates in many ways")
 @pytest.mark.exhaustive(suite=12)
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 @pytest.mark.parametrize("name", ["gpt2", "local", "offset", *OTHERS])

@@ -146,6 +146,7 @@ def test_two_classifiers_need_two_tokens() -> None:
         ImageClassifier(built(SMALL), 3, distilled=True)
 
 
+@pytest.mark.slow("goes through every weight")
 def test_every_weight_has_the_gradient_of_its_finite_difference() -> None:
     network = built(DISTILLED).double()
     patches = Patches.from_images([one.double() for one in images(SIZES)], 4, 2)

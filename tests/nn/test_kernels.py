@@ -118,6 +118,7 @@ def biased() -> Tensor:
     return attention_bias.biased_attention(*qkv.unbind(1), bias, bounds, 120, 0.1, torch.tensor(7))
 
 
+@pytest.mark.slow("compiles")
 @pytest.mark.exhaustive(suite=1)
 @pytest.mark.parametrize(
     ("work", "kernels"),

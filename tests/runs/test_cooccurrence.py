@@ -121,6 +121,7 @@ def test_a_run_that_continues_a_model_does_not_start_from_counts(data: Path, tmp
         recipe(data, tmp_path, "embeddings=cooccurrence", "start=somewhere")
 
 
+@pytest.mark.slow("trains")
 def test_a_resumed_run_does_not_count_again(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = recipe(data, tmp_path, "embeddings=cooccurrence")
     pretrain.pretrain(made)

@@ -267,6 +267,7 @@ def test_what_is_no_http_is_refused(port: int, data: bytes) -> None:
         assert read(connection).startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.slow("waits")
 def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: dict[str, Model]) -> None:
     with local({"plain": models["plain"]}, {"queue_requests": 1}) as server, listening(server) as port:
         with connect(port) as connection:

@@ -21,6 +21,7 @@ def everything(models: dict[str, Model], writing_models: dict[str, Model]) -> It
         yield running
 
 
+@pytest.mark.slow("sends hundreds of requests")
 @pytest.mark.torture("D1", suite=600, whole=10_000)
 def test_no_mistake_is_a_fault(
     everything: LocalServer,

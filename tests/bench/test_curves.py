@@ -74,7 +74,7 @@ def test_the_exact_path_is_reproducible_and_depends_on_the_seed(run_of: Any, exa
     assert curves.compared(run_of(EXACT, "train.seed=1")[0], first)["largest_difference"] > 0.05
 
 
-@pytest.mark.exhaustive(suite=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["last layer", "attention"])
 def test_exact_replacements_differ_by_rounding_alone(name: str, run_of: Any, exact: Any) -> None:
     (true, figures), (losses, found) = exact, run_of(curves.way_of(name, EXACT, CPU))

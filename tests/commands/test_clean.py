@@ -109,6 +109,7 @@ def test_prepare_cleans_first_and_resumes(tmp_path: Path) -> None:
     assert "already prepared" in output
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow("makes a model")
 def test_make_cleans_first_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "progress", lambda self, step, epoch: min(1.0, step / 2))  # two updates, soon done

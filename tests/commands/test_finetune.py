@@ -269,6 +269,7 @@ def test_another_recipe_in_the_same_folder_is_refused(learnt: Path, base: Path, 
     )
 
 
+@pytest.mark.exhaustive
 def test_several_seeds_have_an_interval_and_the_best_model_is_kept(base: Path, data: Path, tmp_path: Path) -> None:
     short = [*FAST, "optimizer.learning_rate=0.001", "train.steps=6"]
     first = finetuning.finetune(recipe(base, data, tmp_path, *short, seeds=1))

@@ -22,7 +22,7 @@ STEPS = 40  # of which the losses are kept
 NETWORKS = {"transformer": "transformer-tiny", "seq2seq": "lstm-attention"}
 
 
-@pytest.mark.exhaustive(suite=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NETWORKS)
 def test_letters_are_learnt_without_a_mistake_as_they_always_were(name: str, tmp_path: Path) -> None:
     path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / f"{name}.toml"

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow("trains")
 AVERAGED = ("train.average=0.9", "train.average_decay=1.0", "train.evaluations=4", "train.keep_checkpoints=9")
 
 
+@pytest.mark.exhaustive(suite=3)
 @pytest.mark.parametrize("case", FIRST, ids=str)
 def test_the_weights_of_the_best_validation_give_its_figures_again(
     case: Case, data: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

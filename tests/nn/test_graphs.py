@@ -6,6 +6,7 @@ from scripts import run
 pytestmark = pytest.mark.slow("compiles")
 
 
+@pytest.mark.exhaustive
 def test_dropout_fits_into_one_graph() -> None:
     run(__file__, "graphs.py", "without_a_device")
 

@@ -47,6 +47,7 @@ def test_a_graph_answers_as_the_library_does(server: LocalServer, graphs: dict[s
     assert np.allclose(server.post("/embed", {"inputs": texts}), graphs["vectors"].embed(texts), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_graph_is_asked_only_for_what_it_has(server: LocalServer) -> None:
     verbs = {one["id"]: set(one["verbs"]) for one in server.ask("GET", "/v1/models").json["data"]}
     assert "embed" in verbs["vectors"]

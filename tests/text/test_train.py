@@ -312,6 +312,7 @@ print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
 
 
+@pytest.mark.exhaustive
 def test_memory_does_not_grow_with_the_text() -> None:
     def kilobytes(times: int) -> int:
         command = [sys.executable, "-c", MEMORY, str(Path(__file__).parents[1]), str(times)]

@@ -93,6 +93,17 @@ def test_a_file_that_is_not_utf8_is_read_and_said_so(name: str, kind: Kind, tmp_
     assert "Straße" in str(found.examples[0])
 
 
+def test_one_letter_that_most_rows_have_shows_another_encoding(tmp_path: Path) -> None:
+    """Else all rows were bad, and a header over none of them is no header."""
+    rows = [
+        f"Das Gerät {number} ist {('gut', 'schlecht')[number % 2]};{('ja', 'nein')[number % 2]}" for number in range(12)
+    ]
+    found = of(tmp_path / "a.csv", "\n".join(["Stimme;Urteil", *rows]).encode("latin-1"), "classify")
+    assert found.description == "texts from 'Stimme', label from 'Urteil'; read as cp1252, not UTF-8"
+    assert len(found.examples) == 12
+    assert "Gerät" in str(found.examples[0])
+
+
 def test_a_file_of_bytes_without_sense_is_to_be_saved_as_utf8(tmp_path: Path) -> None:
     with pytest.raises(TextError, match=r"3 rows with bad bytes. Save the file as UTF-8.$"):
         of(tmp_path / "a.csv", b"text,label\n" + b"b\xffd,x\n" * 3, "classify")

@@ -11,6 +11,7 @@ from bertsmith.errors import TextError, suggest
 
 MAX_BAD_LINES = 100  # that are looked at
 MIN_LINES, MIN_BYTES = 3, 2  # lines that are not UTF-8, and different bytes in them, that show another encoding
+MANY_LINES = 10  # lines that show it by one byte alone, if they are most of all
 ASCII_SEARCH_BYTES = 1 << 26  # bytes of a file that are searched for characters beyond ASCII
 
 
@@ -47,7 +48,8 @@ def find_source(path: Path) -> Source:
 def with_encoding(source: Source, *, sure: bool = False) -> Source:
     """The same file, with its encoding where that is not UTF-8: guessed from the first block that is not ASCII.
 
-    `sure` asks for several letters in several lines: a stray byte is a bad row, not another encoding.
+    `sure` asks for several letters in several lines, or one letter in most of ten or more: a stray byte is a bad row,
+    not another encoding.
     """
     if source.kind == ".parquet" or source.encoding:
         return source
@@ -62,9 +64,11 @@ def with_encoding(source: Source, *, sure: bool = False) -> Source:
                     body.decode()
                 except UnicodeDecodeError:
                     whole = encoding.SURROGATE_BYTES.sub(b"", body)
-                    odd = [line for line in whole.split(b"\n") if not _is_utf8(line)]
+                    lines = [line for line in whole.split(b"\n") if line]
+                    odd = [line for line in lines if not _is_utf8(line)]
                     letters = {byte for line in odd[:MAX_BAD_LINES] for byte in line if byte > 0x7F}
-                    few = sure and (len(odd) < MIN_LINES or len(letters) < MIN_BYTES)
+                    most = len(odd) >= MANY_LINES and 2 * len(odd) > len(lines)
+                    few = sure and not most and (len(odd) < MIN_LINES or len(letters) < MIN_BYTES)
                     known = encoding.UTF8 if few else encoding.guess(body)
                     return source if known == encoding.UTF8 else replace(source, encoding=known)
                 return source

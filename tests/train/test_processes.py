@@ -36,6 +36,7 @@ from bertsmith.runs.micro_batches import divide
 from bertsmith.train import checkpoint, log
 from bertsmith.train.gradient_sum import GradientSum
 from bertsmith.train.processes import ALONE, Processes, joined
+from bertsmith.train.train_config import TrainConfig
 from bertsmith.train.trainer import Trainer
 
 SIZES = (1, 2, 4)
@@ -498,8 +499,21 @@ def test_values_by_which_processes_cannot_connect_are_refused_in_one_line(
     for name, value in values.items():
         monkeypatch.setenv(name, value)
     line = r"^WORLD_SIZE=4\(x2\): the processes cannot connect \(invalid literal .*\)\. Start several processes by"
-    with pytest.raises(RunError, match=line), joined(torch.device("cpu"), tmp_path / "run"):
+    with pytest.raises(RunError, match=line), joined(torch.device("cpu"), tmp_path / "run", TrainConfig(steps=1)):
         pass
+
+
+def test_a_deterministic_run_has_the_same_bits_on_any_number_of_threads(data: Path, tmp_path: Path) -> None:
+    """Plain, torch takes every core; torchrun gives each process one thread."""
+    steps = ("train.steps=2", "train.deterministic=true", "train.gradient_accumulation=2")
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            pretrain.pretrain(recipe(data, tmp_path / str(threads), *steps))
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(1)
+    assert_same(tmp_path / "1", tmp_path / "3")
 
 
 def test_a_verb_that_works_in_one_process_refuses_more(

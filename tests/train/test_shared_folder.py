@@ -96,9 +96,16 @@ def hidden(given: Recipe, name: str, replacement: Any) -> None:
 
 def test_all_processes_resume_from_the_checkpoint_that_the_main_one_finds(tmp_path: Path) -> None:
     data = prepared(tmp_path / "tiny")
-    stopped, steps = tmp_path / "stopped", [*STEPS, "train.checkpoints=4", "train.keep_checkpoints=9"]
-    pretrain.pretrain(recipe(data, tmp_path / "whole", *steps))
-    pretrain.pretrain(recipe(data, stopped, *steps))
+    whole, stopped, steps = (
+        tmp_path / "whole",
+        tmp_path / "stopped",
+        [*STEPS, "train.checkpoints=4", "train.keep_checkpoints=9"],
+    )
+    runs = [
+        Job(1, tmp_path / f"said {out.name}", pretrain.pretrain, (recipe(data, out, *steps),))
+        for out in (whole, stopped)
+    ]
+    outcome(end(start(runs)), runs[0])
     for step in (3, 4):
         shutil.rmtree(stopped / "checkpoints" / f"step-{step:09d}", ignore_errors=True)
     shutil.copytree(stopped, unread := tmp_path / "unread")
@@ -108,7 +115,7 @@ def test_all_processes_resume_from_the_checkpoint_that_the_main_one_finds(tmp_pa
     ]
     codes = end(start(jobs))
     assert "resuming from step 2" in outcome(codes, jobs[0])
-    assert_same(tmp_path / "whole", stopped)
+    assert_same(whole, stopped)
     fact = r"step-000000002: cannot be read (OSError: Stale file handle), for process 1 of 2 on "
     remedy = "but the main process reads it. All processes need the same folder; the same command resumes the run."
     for rank in range(2):

@@ -79,7 +79,7 @@ def pretrain(
     summary with what the trained model shows.
     """
     device = hardware.select_device(recipe.train.device)
-    with joined(device, recipe.out) as processes:
+    with joined(device, recipe.out, recipe.train) as processes:
         recipe = divide(recipe, processes)
         if processes.main:
             settle(recipe, MAY_CHANGE)

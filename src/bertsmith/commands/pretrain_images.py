@@ -55,7 +55,7 @@ def read_recipe(
 def pretrain(recipe: ImagePretraining) -> dict[str, float]:
     """Pretrain on images, from the last checkpoint if there is one; write a model folder and a report."""
     device = hardware.select_device(recipe.train.device)
-    with joined(device, recipe.out) as processes:
+    with joined(device, recipe.out, recipe.train) as processes:
         recipe = divide(recipe, processes)
         images = parts.read(recipe)
         if processes.main:

@@ -51,7 +51,7 @@ CUDA_EVALUATION_TOKENS, CPU_EVALUATION_TOKENS = 131_072, 8_192
 def finetune(recipe: FineTune) -> dict[str, Any]:
     """Fine-tune once per seed. Writes the model of the best seed, result.json and a report."""
     device = hardware.select_device(recipe.train.device)
-    with joined(device, recipe.out) as processes:
+    with joined(device, recipe.out, recipe.train) as processes:
         check_kind(recipe)
         recipe = divide(recipe, processes)
         if recipe.model is not None:

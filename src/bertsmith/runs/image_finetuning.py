@@ -47,7 +47,7 @@ POSITIONS = "trunk.embedding.positions"
 def finetune(recipe: ImageFineTune) -> dict[str, Any]:
     """Train once per seed. Writes the model of the best seed, result.json and a report."""
     device = hardware.select_device(recipe.train.device)
-    with joined(device, recipe.out) as processes:
+    with joined(device, recipe.out, recipe.train) as processes:
         check_kind(recipe)
         recipe = divide(recipe, processes)
         base = base_folder(recipe)

@@ -7,7 +7,7 @@ depend on how many they are. Small facts, such as the progress or a signal, are 
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bertsmith.errors import BertsmithError, RunError
 from bertsmith.train.lock import Lock
+from bertsmith.train.train_config import TrainConfig
 
 T = TypeVar("T")
 
@@ -189,14 +190,26 @@ ALONE = Processes()
 
 
 @contextmanager
-def joined(device: torch.device, folder: Path) -> Iterator[Processes]:
+def joined(device: torch.device, folder: Path, config: TrainConfig) -> Iterator[Processes]:
     """The processes of a run, connected with each other. The main one holds the run's folder."""
-    with _connected(device) as processes:
+    single = config.deterministic and device.type == "cpu"
+    with _one_thread() if single else nullcontext(), _connected(device) as processes:
         if processes.main:
             with Lock(folder):
                 yield processes
         else:
             yield processes
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: sums that several share have other last bits on another number of cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -16,7 +16,8 @@ class TrainConfig:
     epochs: float | None = None  # passes over the data
     budget: str | None = None  # wall-clock time, as in "10m"
     gradient_accumulation: int = 1  # micro-batches per update, of all processes together
-    # Gradients are added up in a fixed order: the same bits whether 1, 2 or 4 processes share an update's micro-batches
+    # Gradients are added up in a fixed order, on a CPU by one thread of each process: the same bits whether 1, 2 or 4
+    # processes share an update's micro-batches
     deterministic: bool = False
     # Each of several processes keeps the optimizer's state of its own part of the parameters and updates these (ZeRO,
     # stage 1); else all keep all of it and make the same updates

@@ -27,6 +27,7 @@ from bertsmith.objectives.masked import MaskedBatch, MaskedLM
 from bertsmith.train import hardware
 from bertsmith.train.gradient_buckets import GradientBuckets
 from bertsmith.train.processes import Processes, joined
+from bertsmith.train.train_config import TrainConfig
 
 PROCESSES, WARM_UP = 2, 2
 SHAPE: dict[str, Any] = {"layers": 4, "width": 256, "heads": 4, "feed_forward": 1024, "vocabulary": 8192}
@@ -119,7 +120,7 @@ def work(rank: int, port: int, out: Path, options: argparse.Namespace) -> None:
     variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in variables.items()})
     device = torch.device(options.device)
-    with joined(device, out / "run") as processes:
+    with joined(device, out / "run", TrainConfig(steps=options.updates)) as processes:
         figures = measure(processes, device, options.updates, options.rows, options.length)
         if processes.main:
             write_json(out / "figures.json", figures)

@@ -66,6 +66,13 @@ def test_a_masked_model_is_described_by_its_text_and_its_figures(data: Path, tmp
     assert any("capitals and accents" in line for line in made.limits)
 
 
+def test_positions_that_training_never_reached_are_named(data: Path, tmp_path: Path) -> None:
+    metrics = {"masked_loss": 0.9, "masked_accuracy": 0.31}
+    made = overview(trained(data, tmp_path / "mine", metrics, "model.max_length=64"))
+    (line,) = [line for line in made.limits if line.startswith("Texts of more than 32 tokens, about")]
+    assert line.endswith(": none was trained on, though 64 are read.")
+
+
 def test_a_discriminator_is_judged_by_what_it_finds(data: Path, tmp_path: Path) -> None:
     metrics = {"masked_loss": 0.9, "masked_accuracy": 0.31, "replaced_found": 0.42}
     changes = ("objective={kind='replaced_tokens'}", "objective.generator_size=0.5")

@@ -170,10 +170,10 @@ def _limits(trained: Trained, writing: Writing, use: Use) -> list[str]:
     shape, found = trained.objective.trunk.config, [NOT_FACTS]
     length = getattr(shape, "max_length", 0)
     if length and use not in ("recurrent_lm", "features"):
-        words = max(1, round(length * trained.train.words / max(trained.train.tokens, 1)))
-        found.append(
-            f"Texts of more than {length:,} tokens, about {words:,} {writing.units}: they are cut, or read in parts."
-        )
+        read = length if trained.recipe.start else min(length, trained.recipe.data.max_length)
+        words = max(1, round(read * trained.train.words / max(trained.train.tokens, 1)))
+        what = "they are cut, or read in parts" if read == length else f"none was trained on, though {length:,} are read"
+        found.append(f"Texts of more than {read:,} tokens, about {words:,} {writing.units}: {what}.")
     kind = "source code" if writing.code else writing.language
     if (kind or writing.script) and trained.recipe.start is None:  # what a continued model knows is not known here
         found.append(f"Other languages: it has read {kind or f'{writing.script} script'} only.")

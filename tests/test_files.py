@@ -138,6 +138,20 @@ def test_an_address_is_refused_where_files_are_written_to_the_disk(name: str, tm
         files.check_folder(Path(name))
 
 
+def test_an_address_is_refused_where_only_files_of_this_machine_are_read(tmp_path: Path) -> None:
+    with pytest.raises(FolderError) as caught:
+        files.check_local(Path("s3://bucket/model"))
+    fact = "is an address, from which only text and prepared text are read"
+    assert str(caught.value) == f"s3://bucket/model: {fact}. Copy it here first."
+    files.check_local(tmp_path / "model")
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "unmounted")
+    with pytest.raises(FolderError, match=r"link is a link that leads nowhere\. Mount its disk"):
+        files.check_folder(tmp_path / "link" / "run")
+
+
 def test_a_full_device_is_told_with_what_is_free() -> None:
     full = Path("/dev/full")
     if not full.exists():

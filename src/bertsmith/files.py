@@ -167,10 +167,19 @@ def _check_parents(out: Path, folder: Path) -> None:
     with explain_os_errors(out):
         paths = (folder.absolute(), *folder.absolute().parents)
         existing = next(path for path in paths if path.exists() or path.is_symlink())
+    if existing.is_symlink() and not existing.exists():
+        raise FolderError(out, f"{existing} is a link that leads nowhere", "Mount its disk, or choose another name")
     if not existing.is_dir():
         raise FolderError(out, f"{existing} is a file, and holds no folders", "Choose another name")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise RunError(out, f"{existing} may not be written", "Choose a folder that is yours")
+
+
+def check_local(path: Path) -> None:
+    """Refuse an address, such as s3://bucket/model, where only files of this machine are read."""
+    if (found := ADDRESS.match(str(path))) is not None and not path.exists():
+        name = f"{found[1]}://{str(path)[found.end() :]}"
+        raise FolderError(name, "is an address, from which only text and prepared text are read", "Copy it here first")
 
 
 def digest(path: Path) -> Digest:

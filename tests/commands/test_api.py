@@ -16,7 +16,8 @@ import bertsmith
 from bertsmith.commands import api, arguments
 from bertsmith.commands import make as making
 from bertsmith.commands import pretrain as pretraining
-from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError
+from bertsmith.data.shards.shards import Shards
+from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError, TextError
 from bertsmith.inference import device as devices
 
 SMALL = [
@@ -111,6 +112,8 @@ def test_a_tokenizer_is_trained_and_text_prepared_by_it(tmp_path: Path) -> None:
     assert pieces.vocabulary == 100
     assert bertsmith.prepare([text], tmp_path / "data", tmp_path / "words", workers=0) == tmp_path / "data"
     assert (tmp_path / "data" / "train" / "index.json").exists()
+    again = bertsmith.prepare([text], tmp_path / "again", pieces, workers=0)
+    assert Shards(again / "train").fingerprint == Shards(tmp_path / "data" / "train").fingerprint
 
 
 def test_make_takes_one_path_or_many_and_reads_no_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +158,10 @@ def test_a_taught_model_predicts_one_text_or_many(taught: bertsmith.Run) -> None
     said = model.predict("the cat sees the fish .")
     assert said.label == said["label"] == "good"
     assert model.predict(["the cat sees the fish ."]) == [said]
-    assert model.classify(("the cat sees", "the fish")).keys() == said.keys()
+    with pytest.raises(TextError) as caught:
+        model.classify(("the cat sees", "the fish"))  # where `fill` and `embed` read two texts
+    fact = "text 1: is a pair of texts, and the model was trained on single ones"
+    assert str(caught.value) == f"{fact}. Give several texts as a list, not as a tuple."
     assert model.predict({"text": "the cat sees the fish ."}) == said
     assert repr(said).startswith("Prediction(label='good', ")
     assert "label" in dir(said)
@@ -240,6 +246,11 @@ def test_a_model_is_used_on_the_fastest_device_that_works(monkeypatch: pytest.Mo
         (lambda: bertsmith.make([], "z"), "texts: is an empty list. Give at least one path."),
         (lambda: bertsmith.make("", "z"), "texts: is ''. Give a path."),
         (lambda: bertsmith.make("x", "z", buget="5m"), "buget: is not an option here. Did you mean 'budget'?"),
+        (lambda: bertsmith.pretrain("bert-tiny", steps=1, epochs=1), "steps and epochs: are lengths of the same run."),
+        (lambda: bertsmith.finetune("x", "y", overrides={"a": 1}), "overrides: is {'a': 1}. Give a list, such as ["),
+        (lambda: bertsmith.prepare("x", "y", "z", validation_share="0.1"), "share: is '0.1'. Give a number."),
+        (lambda: bertsmith.prepare("x", "y", "z", workers=1.5), "workers: is 1.5. Give a whole number or None."),
+        (lambda: bertsmith.prepare("x", "y", "z", clean=1), "clean: is 1. Give True or False."),
         (lambda: bertsmith.evaluate("x", "y", suite="glue"), "out: the suite glue writes a folder. Name it: "),
         (lambda: bertsmith.load("nowhere"), "nowhere: is missing."),
     ],

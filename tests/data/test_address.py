@@ -113,6 +113,12 @@ def test_an_address_without_a_host_keeps_its_three_slashes(tmp_path: Path, depot
     assert (str(nowhere), nowhere._files.host, nowhere.read_bytes()) == ("depot:///data/a.txt", "", b"1")
 
 
+def test_a_file_address_with_a_host_is_refused() -> None:
+    with pytest.raises(RunError) as caught:
+        Address("file://texts/a.txt")
+    assert str(caught.value) == "file://texts/a.txt: names a host, not a folder. Write file:///home/me/texts."
+
+
 def test_a_page_is_a_file_unless_it_ends_with_a_slash() -> None:
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     assert not Address("https://host/a.txt?b=1").is_dir()

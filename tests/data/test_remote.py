@@ -35,6 +35,7 @@ from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 pytestmark = pytest.mark.slow("starts a server of S3")
 S3 = find_spec("s3fs") is not None and find_spec("moto") is not None and find_spec("flask") is not None
 needs_s3 = pytest.mark.skipif(not S3, reason="s3fs and moto are not installed: pip install s3fs 'moto[s3]' flask-cors")
+SOURCE = {"ADDRESS": b"memory://shards"}  # in a copy: where it is from
 DRIVER = """
 import sys
 from bertsmith.data.corpus.corpus import Corpus
@@ -208,7 +209,7 @@ def test_training_reads_a_copy_in_the_cache(tmp_path: Path, memory: Any, texts: 
     prepared(texts, tokenizer, "memory://shards")
     copy = cache.local_copy(Path("memory://shards"))  # whose two slashes a Path makes one
     assert copy.parent == tmp_path / "cache" / "shards"
-    assert contents(copy) == fetched("memory://shards", tmp_path / "there")
+    assert contents(copy) == fetched("memory://shards", tmp_path / "there") | SOURCE
     Shards(copy / "train").verify()
     cache._copy.cache_clear()
     memory.rm("/shards/train/000000.tokens")  # it is not fetched again
@@ -240,6 +241,23 @@ def test_a_half_fetched_copy_is_completed(tmp_path: Path, memory: Any, texts: Pa
     Shards(cache.local_copy("memory://shards") / "valid").verify()
 
 
+def test_what_a_copy_has_lost_is_fetched_again(tmp_path: Path, memory: Any, texts: Path, tokenizer: Tokenizer) -> None:
+    prepared(texts, tokenizer, "memory://shards")
+    folder = cache.local_copy("memory://shards") / "train"
+    tokens = folder / "000000.tokens"
+    whole = tokens.read_bytes()
+    for damage in (tokens.unlink, lambda: tokens.write_bytes(whole[:9])):
+        damage()
+        cache._copy.cache_clear()
+        assert cache.local_copy("memory://shards") / "train" == folder
+        assert tokens.read_bytes() == whole
+    tokens.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    with pytest.raises(FolderError) as caught:
+        Shards(folder).verify()
+    remedy = "Delete this file and run the same command: it is fetched again from where it was prepared"
+    assert str(caught.value) == f"{tokens}: is damaged: its SHA-256 is not the one in the manifest. {remedy}."
+
+
 def test_two_nodes_that_fill_a_shared_cache_at_once_make_one_copy(
     tmp_path: Path, memory: Any, texts: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +277,7 @@ def test_two_nodes_that_fill_a_shared_cache_at_once_make_one_copy(
     monkeypatch.setattr(Address, "pieces", meanwhile)
     copy = cache.local_copy("memory://shards")
     assert copies[1:] == [copy]
-    assert contents(copy) == fetched("memory://shards", tmp_path / "there")
+    assert contents(copy) == fetched("memory://shards", tmp_path / "there") | SOURCE
 
 
 def test_an_address_without_shards_is_one_line(memory: Any) -> None:

@@ -169,6 +169,7 @@ def test_packed_files_come_out_as_they_went_in(tmp_path: Path) -> None:
     [
         ("corpus.text", "corpus.text: does not exist. Did you mean 'corpus.txt'?"),
         ("nothing/like/it.txt", "nothing/like/it.txt: does not exist."),
+        ("", "texts: one name is empty. Give files or folders; is a variable of the shell not set?"),
         ("*.csv", "*.csv: matches no text file. Known: .txt .md .rst .html .csv .tsv .jsonl .parquet .pdf .docx, most"),
         ("empty", "empty: is a folder without text files. Known: .txt"),
         ("code", "code: is a folder without text files. Skipped: 1 .py (not a text format: add --as text)."),

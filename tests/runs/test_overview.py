@@ -70,7 +70,7 @@ def test_positions_that_training_never_reached_are_named(data: Path, tmp_path: P
     metrics = {"masked_loss": 0.9, "masked_accuracy": 0.31}
     made = overview(trained(data, tmp_path / "mine", metrics, "model.max_length=64"))
     (line,) = [line for line in made.limits if line.startswith("Texts of more than 32 tokens, about")]
-    assert line.endswith(": none was trained on, though 64 are read.")
+    assert line.endswith(": it was trained on none, though it takes up to 64.")
 
 
 def test_a_discriminator_is_judged_by_what_it_finds(data: Path, tmp_path: Path) -> None:

@@ -267,6 +267,10 @@ def test_exceptions_of_the_texts_pass() -> None:
             {"kind": "t5", "vocabulary": 199},
             "tokenizer.vocabulary: 199 tokens are too few for t5. Ask for at least 200.",
         ),
+        (
+            {"vocabulary": 10**11},
+            "tokenizer.vocabulary: 100,000,000,000 tokens are too many. Ask for at most 10,000,000.",
+        ),
         ({"min_frequency": 0}, "tokenizer.min_frequency: 0 is no count. Ask for 1 or more."),
     ],
 )

@@ -95,11 +95,11 @@ def tokenizer(texts: Paths, out: PathLike, *, kind: str = "wordpiece", vocabular
     return Tokenizer.load(folder)
 
 
-def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) -> PathLike:
+def prepare(texts: Paths, out: PathLike, tokenizer: PathLike | Tokenizer, **options: Any) -> PathLike:
     """Tokenise text once, into shards that `pretrain` reads, and return their folder.
 
-    `texts` and `out` may be addresses, such as "s3://bucket/texts". `tokenizer` is a tokenizer's folder; `options` are
-    those of `bertsmith prepare`, such as `validation_share`, or `on`, a Ray cluster.
+    `texts` and `out` may be addresses, such as "s3://bucket/texts". `tokenizer` is a tokenizer or its folder; `options`
+    are those of `bertsmith prepare`, such as `validation_share`, or `on`, a Ray cluster.
 
     >>> shards = bertsmith.prepare("texts/", "shards", "runs/mine/model", validation_share=0.1)
     >>> (shards / "train" / "index.json").exists()
@@ -107,7 +107,8 @@ def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) ->
     """
     given, folder = arguments.as_paths(texts, "texts"), arguments.as_path(out, "out")
     arguments.check_options(options, preparing.prepare, Corpus)
-    preparing.prepare(given, folder, arguments.as_path(tokenizer, "tokenizer"), **options)
+    which = tokenizer if isinstance(tokenizer, Tokenizer) else arguments.as_path(tokenizer, "tokenizer")
+    preparing.prepare(given, folder, which, **options)
     return str(Address(folder)) if is_address(folder) else folder
 
 

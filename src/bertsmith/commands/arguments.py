@@ -2,9 +2,10 @@
 
 import inspect
 import json
+import types
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.inference.inputs import short_repr
@@ -26,6 +27,8 @@ FINETUNE_KEYS = {name: key for name, key in PRETRAIN_KEYS.items() if name not in
     "batch_size": "data.batch_size",
     "teacher": "teacher",
 }
+LENGTHS = ("steps", "epochs", "budget")  # of a run
+PLAIN = {int: "a whole number", float: "a number", str: "a text", bool: "True or False", types.NoneType: "None"}
 
 
 def as_paths(given: Any, name: str) -> list[str]:
@@ -60,11 +63,16 @@ def path_before_overrides(path: Path | None, given: list[str]) -> tuple[Path | N
 
 
 def as_overrides(given: Any) -> list[str]:
+    if isinstance(given, Mapping):
+        raise RecipeError("overrides", f"is {short_repr(given)}", 'Give a list, such as ["train.steps=9"]')
     return as_paths(given, "overrides") if isinstance(given, str) or given else []
 
 
 def options_as_overrides(options: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
     """Options as overrides of a recipe; None leaves the recipe's value."""
+    lengths = [name for name in LENGTHS if options.get(name) is not None]
+    if len(lengths) > 1:
+        raise RecipeError(" and ".join(lengths), "are lengths of the same run", "Give one of them")
     for name, value in options.items():
         if name not in known:
             raise RecipeError(name, "is not an option here", f"{suggest(name, known)} Any other key: overrides=[...]")
@@ -77,13 +85,25 @@ def options_as_overrides(options: Mapping[str, Any], known: Mapping[str, str]) -
 
 
 def check_options(options: Mapping[str, Any], *takers: Callable[..., Any]) -> None:
-    """Refuse an option that is no keyword argument of any of the functions."""
+    """Refuse an option that is no keyword argument of any of the functions, or of another type."""
     known = {
-        name
+        name: hints.get(name)
         for taker in takers
+        for hints in [get_type_hints(taker.__init__ if isinstance(taker, type) else taker)]  # type: ignore[misc]
         for name, one in inspect.signature(taker).parameters.items()
         if one.kind is one.KEYWORD_ONLY or (one.default is not one.empty and one.kind is one.POSITIONAL_OR_KEYWORD)
     }
-    for name in options:
+    for name, value in options.items():
         if name not in known:
             raise RecipeError(name, "is not an option here", suggest(name, known))
+        _check_type(name, value, known[name])
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value of another type than an option has, where that is a number, a text, a switch or None."""
+    wanted = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if not set(wanted) <= PLAIN.keys():
+        return
+    accepted = {*wanted, int} if float in wanted else set(wanted)
+    if type(value) not in accepted and not (isinstance(value, str) and str in accepted):
+        raise RecipeError(name, f"is {short_repr(value)}", f"Give {' or '.join(PLAIN[one] for one in wanted)}")

@@ -70,6 +70,8 @@ def evaluate(
     if data is None:
         if not arguments or ("=" in arguments[0] and not Path(arguments[0]).exists()):
             remedy = "Name a labelled file: bertsmith evaluate MODEL test.csv; or --suite and its --data"
+            if suite is not None:
+                remedy = f"Name the data of the suite {suite}: --data FOLDER"
             raise RecipeError("evaluate", "there is no data", remedy)
         data, arguments = Path(arguments[0]), arguments[1:]
     if suite is None and data.is_dir() and glue.recognise(data) is None and _is_glue(data):

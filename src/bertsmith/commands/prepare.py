@@ -92,7 +92,7 @@ def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: An
 def prepare(
     texts: Sequence[str],
     out: Path,
-    tokenizer: Path,
+    tokenizer: Path | Tokenizer,
     *,
     validation_share: float = 0.01,
     workers: int | None = None,
@@ -109,7 +109,7 @@ def prepare(
         raise RecipeError("--clean", "writes the cleaned text next to the shards, here", CLEAN_BEFORE)
     if clean:
         texts, reading = cleaning.clean_into(texts, out, reading, decontaminate=decontaminate, workers=workers)
-    loaded = Tokenizer.load(model_folder(tokenizer))
+    loaded = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(model_folder(tokenizer))
     return prepare_shards(Corpus(texts, **reading), loaded, out, validation_share, workers, on)
 
 

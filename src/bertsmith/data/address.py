@@ -47,6 +47,8 @@ class Address:
     ) -> None:
         self._text = ADDRESS.sub(_with_slashes, str(name), count=1)
         self.protocol = self._text.partition("://")[0]
+        if self.protocol in NO_HOST and not self._text.startswith(f"{self.protocol}:///"):
+            raise RunError(name, "names a host, not a folder", f"Write {self.protocol}:///home/me/texts")
         self._web = self.protocol in ("http", "https")  # no folders, but pages that end with a slash
         if not self._web:
             self._text = self._text.rstrip("/")

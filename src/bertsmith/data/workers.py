@@ -16,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from bertsmith.errors import RunError
+from bertsmith.errors import RecipeError, RunError
 
 Item = TypeVar("Item")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 W = TypeVar("W", bound="Worker")
 SPARE_WORKERS = 4  # workers, of three pipes each, that are stopped where a process may open no more files
+MAX_WORKERS = 1_024
 FEWER_WORKERS = "Give fewer workers (--workers 0: none), or allow more open files with: ulimit -n 4096"
 PREFETCH = 3  # blocks in flight for each worker: one in work, one waiting, one done
 
@@ -78,6 +79,12 @@ class Worker:
         assert self._process.stderr is not None
         last = self._process.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
         return RunError(self.verb, f"a worker process failed ({last or f'exit code {code}'})")
+
+
+def check_workers(workers: int | None) -> None:
+    """Refuse a number of worker processes that is none."""
+    if workers is not None and not 0 <= workers <= MAX_WORKERS:
+        raise RecipeError("workers", f"is {workers:,}", f"Give a number of processes from 0 to {MAX_WORKERS:,}")
 
 
 def messages() -> Iterator[Any]:

@@ -64,7 +64,7 @@ class ImageModel(LoadedImageModel):
         >>> [sorted(one) for one in stream][0]
         ['image', 'label', 'probabilities', 'probability']
         """
-        if not isinstance(top_k, int) or top_k < 1:
+        if type(top_k) is not int or top_k < 1:
             raise RecipeError("top_k", f"is {short_repr(top_k)}", "Give 1 or more")
         count = min(top_k, len(self.labels))
         names = iter(images := list(images))

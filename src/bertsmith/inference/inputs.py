@@ -45,6 +45,10 @@ def as_examples(input_format: TrainedOn, given: Any) -> tuple[list[Any], bool]:
             examples.append(inputs.make_example(location, numbered | dict(value), input_format, names))
         else:
             examples.append(_example(form, value, location))
+        made = examples[-1]
+        if form == "text" and len(input_format.texts) == 1 and isinstance(made, Example) and len(made.texts) > 1:
+            fact = "is a pair of texts, and the model was trained on single ones"
+            raise TextError(location, fact, "Give several texts as a list, not as a tuple")
     return examples, one
 
 

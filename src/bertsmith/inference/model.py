@@ -55,7 +55,7 @@ class Model(LoadedModel):
         [True, True, True]
         """
         asked, one = inputs.as_texts(texts)
-        if not isinstance(top_k, int) or top_k < 1:
+        if type(top_k) is not int or top_k < 1:
             raise RecipeError("top_k", f"is {inputs.short_repr(top_k)}", "Give 1 or more")
         options: dict[str, Any] = {"max_length": self.max_length, "device": self.device}
         filled = fill(self.mask_predictor(), self.tokenizer, asked, top_k, **options)

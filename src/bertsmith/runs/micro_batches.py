@@ -58,7 +58,7 @@ def _smaller(recipe: R, processes: int) -> R:
     except ValueError:  # too small a batch
         pass
     fact = f"an update of {count} x {size:,} cannot be divided among {processes} processes"
-    raise RecipeError(f"data.{name}", fact, f"Set train.gradient_accumulation to a multiple of {processes}")
+    raise RecipeError(f"data.{name}", fact, f"Set it, or train.gradient_accumulation, to a multiple of {processes}")
 
 
 def _size_name(recipe: AnyRecipe) -> str:

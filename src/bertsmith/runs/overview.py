@@ -172,7 +172,9 @@ def _limits(trained: Trained, writing: Writing, use: Use) -> list[str]:
     if length and use not in ("recurrent_lm", "features"):
         read = length if trained.recipe.start else min(length, trained.recipe.data.max_length)
         words = max(1, round(read * trained.train.words / max(trained.train.tokens, 1)))
-        what = "they are cut, or read in parts" if read == length else f"none was trained on, though {length:,} are read"
+        what = "they are cut, or read in parts"
+        if read < length:
+            what = f"it was trained on none, though it takes up to {length:,}"
         found.append(f"Texts of more than {read:,} tokens, about {words:,} {writing.units}: {what}.")
     kind = "source code" if writing.code else writing.language
     if (kind or writing.script) and trained.recipe.start is None:  # what a continued model knows is not known here

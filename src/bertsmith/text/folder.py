@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import AddedToken, models, normalizers
 
 from bertsmith.errors import FolderError
-from bertsmith.files import check_size, file_inside
+from bertsmith.files import check_local, check_size, file_inside
 from bertsmith.text import limits, published
 from bertsmith.text.special_tokens import BOS_EOS_KEYS, ROLES
 from bertsmith.text.train import BERT_MAX_WORD
@@ -24,6 +24,7 @@ def find_file(path: Path) -> Path:
     """The file with the vocabulary: the path itself, or a file inside of the folder, but no link out of it."""
     if path.is_file():
         return path
+    check_local(path)
     for name in ("tokenizer.json", "vocab.txt", "vocab.json", *published.MODELS):
         complete = name != "vocab.json" or (path / "merges.txt").exists()
         if complete and lexists(path / name):

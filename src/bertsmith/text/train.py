@@ -38,6 +38,7 @@ MIN_VOCABULARY: dict[Kind, int] = {
 BERT_MAX_WORD = 100  # characters between spaces; a longer word is unknown, as in BERT
 MAX_PHRASE = 500  # the same in scripts such as Thai, where spaces stand between phrases
 MIN_UNSPACED_SHARE = 0.1  # of the characters, from which a text is in such a script
+MAX_VOCABULARY = 10_000_000
 EXTRA_VOCABULARY = 8_192  # extra vocabulary while the library trains, for tokens that are dropped afterwards
 
 
@@ -57,6 +58,9 @@ class TokenizerConfig:
         if self.vocabulary < MIN_VOCABULARY[self.kind]:
             fact = f"{self.vocabulary} tokens are too few for {self.kind}"
             raise RecipeError("tokenizer.vocabulary", fact, f"Ask for at least {MIN_VOCABULARY[self.kind]}")
+        if self.vocabulary > MAX_VOCABULARY:
+            fact = f"{self.vocabulary:,} tokens are too many"
+            raise RecipeError("tokenizer.vocabulary", fact, f"Ask for at most {MAX_VOCABULARY:,}")
         if self.min_frequency < 1:
             raise RecipeError("tokenizer.min_frequency", f"{self.min_frequency} is no count", "Ask for 1 or more")
 

@@ -364,7 +364,7 @@ def test_without_rensa_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_too_few_workers_and_a_foreign_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"^workers: -1 is too few"):
+    with pytest.raises(RecipeError, match=r"^workers: is -1\."):
         cleaned(tmp_path, [document(1)], workers=-1)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")

@@ -28,7 +28,8 @@ from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.shards.journal import differences
 from bertsmith.data.shards.prepare import corpus_inputs, count_cores, lock_folder
-from bertsmith.errors import FolderError, RecipeError
+from bertsmith.data.workers import check_workers
+from bertsmith.errors import FolderError
 from bertsmith.terminal import escape_surrogates
 
 FORMAT = "bertsmith-clean 1"
@@ -55,8 +56,7 @@ def clean(
     """
     if workers is None:
         workers = count_cores() if not 0 < corpus.bytes <= NO_WORKERS_BYTES else 0
-    elif workers < 0:
-        raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
+    check_workers(workers)
     if config.applies(NEAR_DUPLICATES):
         duplicates.import_rensa()
     inputs = _inputs(corpus, config)

@@ -172,6 +172,8 @@ class _Finder:
         """The files that one name stands for."""
         if name == "-":
             return [Source(STANDARD_INPUT, ".txt")]
+        if not name:  # which a Path takes for this folder
+            raise TextError("texts", "one name is empty", "Give files or folders; is a variable of the shell not set?")
         path = Address(name) if is_address(name) else Path(name)
         if "\0" in name or not path.exists():
             if "\0" in name or not glob.has_magic(name):

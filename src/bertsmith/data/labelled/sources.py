@@ -8,6 +8,7 @@ from bertsmith.data.corpus import encoding
 from bertsmith.data.corpus.lines import READ_ERRORS
 from bertsmith.data.corpus.sources import ARCHIVES, COMPRESSIONS, UNPACK, Source
 from bertsmith.errors import TextError, suggest
+from bertsmith.files import check_local
 
 MAX_BAD_LINES = 100  # that are looked at
 MIN_LINES, MIN_BYTES = 3, 2  # lines that are not UTF-8, and different bytes in them, that show another encoding
@@ -35,6 +36,7 @@ def find_source(path: Path) -> Source:
             inside = sorted(child.name for child in path.iterdir())[:9]
             raise TextError(path, "is a folder", f"Name a file in it: {', '.join(inside) or 'there is none'}")
     except (FileNotFoundError, ValueError):
+        check_local(path)
         siblings = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
         remedy = suggest(path.name, siblings)
         raise TextError(path, "does not exist", remedy if remedy.startswith("Did") else "") from None

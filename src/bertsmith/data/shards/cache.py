@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bertsmith import files
 from bertsmith.data.address import Address, is_address
-from bertsmith.data.shards.shards import manifest_files
+from bertsmith.data.shards.shards import SOURCE, manifest_files
 from bertsmith.errors import FolderError, RunError
 
 VARIABLE = "BERTSMITH_CACHE"
@@ -41,8 +41,7 @@ def _copy(name: str) -> Path:
     copy = cache_folder() / "shards" / key
     with _locked(copy):
         for split, manifest in manifests.items():
-            if not (copy / split / "MANIFEST.json").exists():
-                _fetch_split(address / split, copy / split, manifest)
+            _fetch_split(address / split, copy / split, manifest)
         _fetch_others(address, copy)
     return copy
 
@@ -59,7 +58,7 @@ def _manifest(address: Address) -> bytes:
 
 
 def _fetch_split(address: Address, copy: Path, manifest: bytes) -> None:
-    """The files of one split, and then its manifest, which says that they are complete."""
+    """The files of one split that are not there in full, and then its manifest, which says that all are."""
     with files.explain_os_errors(copy):
         copy.mkdir(exist_ok=True)
     unfinished = _own(copy / "MANIFEST.json")
@@ -73,6 +72,7 @@ def _fetch_others(address: Address, copy: Path) -> None:
     """The tokenizer, whose fingerprint is in the shards, and the summary."""
     with files.explain_os_errors(copy):
         (copy / "tokenizer").mkdir(exist_ok=True)
+    files.write(copy / SOURCE, str(address).encode())
     others = {f"tokenizer/{source.name}": source for source in (address / "tokenizer").iterdir()}
     for name, source in (others | {"summary.json": address / "summary.json"}).items():
         if not (copy / name).exists():

@@ -30,6 +30,7 @@ from bertsmith.data.shards.shards import token_dtype
 from bertsmith.data.shards.validation import choose_validation
 from bertsmith.data.shards.workers import Documents, encode_all
 from bertsmith.data.shards.writer import ShardWriter
+from bertsmith.data.workers import check_workers
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.sentences import has_sentencex
 from bertsmith.text.tokenizer import Tokenizer
@@ -76,8 +77,7 @@ def prepare(
     if not 0 <= validation_share < 1:
         fact = f"{validation_share} is not a share"
         raise RecipeError("validation_share", fact, "Give a number from 0 to 1, such as 0.01")
-    if workers is not None and workers < 0:
-        raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
+    check_workers(workers)
     if on is not None:
         cluster.check_address(on)
     target = destination(out)

@@ -24,6 +24,8 @@ TOKEN_DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": n
 ENDS_DTYPE = np.dtype("<i8")
 SHARD_PARTS = ("tokens", "sentences", "documents")
 PREPARE_AGAIN = "Delete the folder and prepare the text again"
+FETCH_AGAIN = "Delete this file and run the same command: it is fetched again from where it was prepared"
+SOURCE = "ADDRESS"  # of a copy in the cache: the file that says where it is from
 
 
 def token_dtype(vocabulary: int) -> str:
@@ -162,7 +164,8 @@ class Shards:
         if found.size != expected.size:
             raise FolderError(path, f"has {found.size:,} bytes instead of {expected.size:,}", PREPARE_AGAIN)
         if found.sha256 and found.sha256 != expected.sha256:
-            raise FolderError(path, "is damaged: its SHA-256 is not the one in the manifest", PREPARE_AGAIN)
+            remedy = FETCH_AGAIN if (self.folder.parent / SOURCE).exists() else PREPARE_AGAIN
+            raise FolderError(path, "is damaged: its SHA-256 is not the one in the manifest", remedy)
 
     def _memory_map(self, name: str) -> memoryview:
         with (self.folder / name).open("rb") as file:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bertsmith import files
 from bertsmith.errors import FolderError, suggest
-from bertsmith.files import check_size, file_inside, short_repr
+from bertsmith.files import check_local, check_size, file_inside, short_repr
 from bertsmith.models.hf import convert, manifest
 from bertsmith.models.hf.finetuned import FinetunedTask, architecture_of, finetuned_task
 from bertsmith.models.hf.layout import HFLayout
@@ -86,6 +86,7 @@ def check_exists(folder: Path) -> None:
             fact, remedy = "is a run without a model yet", "Finish it: the command that began it goes on with it"
             raise FolderError(folder, fact, remedy)
         return
+    check_local(folder)
     siblings = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
     remedy = suggest(folder.name, siblings)
     remedy = remedy if remedy.startswith("Did") else "Name a model folder, or the folder of a run"

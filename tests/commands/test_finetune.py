@@ -20,6 +20,7 @@ import bertsmith
 from bertsmith.cli import app
 from bertsmith.commands import predict
 from bertsmith.commands import pretrain as pretraining
+from bertsmith.commands.finetune import show
 from bertsmith.data.labelled import examples
 from bertsmith.errors import FolderError, RecipeError, RunError, StopError, TextError
 from bertsmith.inference.model import Model
@@ -587,6 +588,19 @@ def test_the_held_out_set_is_stratified_by_class(base: Path, tmp_path: Path) -> 
     assert {one.location for part in (one.train, one.dev) for one in part.examples} == {
         f"{path}:{n}" for n in range(2, 102)
     }
+
+
+def test_a_model_folder_is_named_only_where_there_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"headline": "f1", "summary": {"f1": {"mean": 0.5, "low": None}}}
+    show(result, tmp_path)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "model folder" in said.rpartition("report.html. ")[2]
+    assert f"model {tmp_path}" not in said
+    (tmp_path / "model").mkdir()
+    show(result, tmp_path)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"model {tmp_path / 'model'}, scores" in said
+    assert "not kept" not in said
 
 
 def test_the_guessed_task_and_the_defaults_for_few_rows_are_printed(

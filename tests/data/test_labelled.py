@@ -104,6 +104,15 @@ def test_one_letter_that_most_rows_have_shows_another_encoding(tmp_path: Path) -
     assert "Gerät" in str(found.examples[0])
 
 
+@pytest.mark.parametrize("text", ["ein Text", "schöne Straße"])
+def test_a_header_with_one_letter_that_is_not_utf8_is_decoded_and_its_rows_are(text: str, tmp_path: Path) -> None:
+    rows = "\n".join(f"{text} {number};{('gut', 'schlecht')[number % 2]}" for number in range(12))
+    found = of(tmp_path / "a.csv", "Erzählung;Urteil\n".encode("latin-1") + rows.encode(), "classify")
+    assert found.description == "texts from 'Erzählung', label from 'Urteil'; read as cp1252, not UTF-8"
+    assert len(found.examples) == 12
+    assert text in str(found.examples[0])
+
+
 def test_a_file_of_bytes_without_sense_is_to_be_saved_as_utf8(tmp_path: Path) -> None:
     with pytest.raises(TextError, match=r"3 rows with bad bytes. Save the file as UTF-8.$"):
         of(tmp_path / "a.csv", b"text,label\n" + b"b\xffd,x\n" * 3, "classify")
@@ -261,6 +270,23 @@ def test_words_and_tags_come_from_columns_or_lists(tmp_path: Path) -> None:
         of(tmp_path / "a.jsonl", rows, "tag")
     with pytest.raises(RecipeError, match=r"^data\.texts: names 2 columns\. The words stand in one\.$"):
         of(tmp_path / "a.conll", "a O\n", "tag", texts=("0", "1"))
+
+
+def test_tags_that_are_numbers_are_said_to_show_no_entities_unless_the_file_names_them(tmp_path: Path) -> None:
+    rows = [{"tokens": ["EU", "says"], "ner_tags": [3, 0]}]
+    said = "numbers without names, in which no entities can be seen: scored by accuracy"
+    assert said in of(tmp_path / "a.jsonl", rows, "tag").description
+    assert said in of(tmp_path / "a.conll", "EU 3\nsays 0\n", "tag").description
+    rows[0]["ner_tags"] = ["B-3", "O"]
+    assert said not in of(tmp_path / "a.jsonl", rows, "tag").description
+    arrow, store = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    feature = {"feature": {"names": ["O", "B-ORG"], "_type": "ClassLabel"}, "_type": "List"}
+    table = arrow.table({"tokens": [["EU", "says"]], "ner_tags": [[1, 0]]})
+    kept = json.dumps({"info": {"features": {"ner_tags": feature}}})
+    store.write_table(table.replace_schema_metadata({"huggingface": kept}), tmp_path / "a.parquet")
+    named = of(tmp_path / "a.parquet", (tmp_path / "a.parquet").read_bytes(), "tag")
+    assert said not in named.description
+    assert named.examples[0].tags == ("B-ORG", "O")
 
 
 def test_questions_are_read_too(tmp_path: Path) -> None:

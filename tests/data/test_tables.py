@@ -121,8 +121,8 @@ def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_bad_first_line_is_refused_as_it_may_name_the_columns(tmp_path: Path) -> None:
-    with pytest.raises(TextError, match=r"a\.tsv:1: holds bytes that are not UTF-8, and it might name the columns\."):
-        read(tmp_path / "a.tsv", b"te\xfft\tlabel\none\t1\n")
+    with pytest.raises(TextError, match=r"a\.tsv:1: holds a NUL character, and it might name the columns\."):
+        read(tmp_path / "a.tsv", b"te\0t\tlabel\none\t1\n")
     with pytest.raises(TextError, match=r"a\.csv:1: has a quote .*, and it might name the columns\. Mend the first"):
         read(tmp_path / "a.csv", b'"text,label\none,1\n')
 

@@ -14,6 +14,7 @@ from bertsmith.runs.finetuning_result import RESULT
 from bertsmith.tasks.findings import name_of
 
 CONSOLE = terminal.console()
+NO_MODEL = "A head on frozen features is measured and not kept: there is no model folder."
 
 
 def finetune(
@@ -65,4 +66,8 @@ def show(result: Mapping[str, Any], out: Path) -> None:
     CONSOLE.print(table)
     for line in evaluation.comparison_lines(result):
         CONSOLE.print(line, markup=False)
-    CONSOLE.print(f"model {out / 'model'}, scores {out / RESULT}, report {out / evaluation.PAGE}", markup=False)
+    written = f"scores {out / RESULT}, report {out / evaluation.PAGE}"
+    if (out / "model").is_dir():
+        CONSOLE.print(f"model {out / 'model'}, {written}", markup=False)
+    else:
+        CONSOLE.print(f"{written}. {NO_MODEL}", markup=False)

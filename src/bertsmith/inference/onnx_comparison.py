@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float64
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
@@ -13,6 +15,8 @@ from bertsmith.data.rows import Row, batch_by_length, map_rows, pack_rows
 from bertsmith.inference.model import Model
 from bertsmith.models.transformer import Transformer
 from bertsmith.tasks.base import Task, with_special_tokens
+from bertsmith.tasks.classification import SequenceClassification
+from bertsmith.tasks.tagging import TokenClassification
 
 SEED = 0
 COMPARED_TEXTS, TIMED_TEXTS = 24, 64
@@ -21,6 +25,7 @@ LONG_TEXT = 200
 COMPARED_TOKENS = 512  # tokens in a pass: logits over a large vocabulary take memory
 TIMED_SECONDS = 1.0
 TEXT_TOKENS = 32  # of the texts whose speed is measured, with the special ones
+ROUNDING = 1e-10  # the variance of predictions that are all the same, as a share of their mean square
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,46 @@ class Difference:
     """How far the outputs of a graph are from those of the network."""
 
     largest: float  # difference of any two outputs
-    cosine: float  # between all outputs of the one and of the other, laid end to end
+    cosine: float  # of hidden vectors the mean over tokens; of predictions a correlation, see `Sums`
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the rows of two tables of outputs, from which their cosine follows; a row is a text or a token.
+
+    Of predictions, only what tells one text from another counts: the cosine is between the differences from the mean
+    of each column (Pearson's correlation, over all columns), since an offset that all share makes any two tables
+    parallel. Of logits that a softmax reads, the mean of the row is subtracted first, which changes no probability.
+    """
+
+    rows: int
+    columns: Float64[Tensor, "2 C"]  # of ours and of theirs
+    squares: Float64[Tensor, "2 C"]
+    products: Float64[Tensor, "C"]
+
+    @classmethod
+    def of(cls, one: Float64[Tensor, "N C"], other: Float64[Tensor, "N C"]) -> "Sums":
+        """The sums of a batch."""
+        both = torch.stack([one, other])
+        return cls(len(one), both.sum(1), both.square().sum(1), (one * other).sum(0))
+
+    def __add__(self, more: "Sums") -> "Sums":
+        columns, squares = self.columns + more.columns, self.squares + more.squares
+        return Sums(self.rows + more.rows, columns, squares, self.products + more.products)
+
+    def correlation(self) -> float:
+        """The cosine without the mean of each column; predictions that are all the same have none, but a cosine."""
+        squares = (self.squares - self.columns**2 / self.rows).sum(1)
+        ours, theirs = (squares > ROUNDING * self.squares.sum(1)).tolist()
+        if not ours:
+            return self.cosine()
+        product = (self.products - self.columns.prod(0) / self.rows).sum()
+        return float(product / squares.prod().sqrt()) if theirs else 0.0
+
+    def cosine(self) -> float:
+        """The cosine of the tables as they are."""
+        ours, theirs = self.squares.sum(1).tolist()
+        return float(self.products.sum()) / (ours * theirs) ** 0.5 if ours and theirs else float(ours == theirs)
 
 
 def random_rows(model: Model, count: int, least: int = 1, most: int = MOST_TOKENS) -> list[Row]:
@@ -48,17 +92,34 @@ def random_rows(model: Model, count: int, least: int = 1, most: int = MOST_TOKEN
 @torch.inference_mode()
 def compare(ours: Model, theirs: Model) -> Difference:
     """The outputs of both on the same random texts, in batches with padding."""
-    rows, largest = random_rows(ours, COMPARED_TEXTS), 0.0
-    product = ours_square = theirs_square = 0.0
+    rows, largest, sums = random_rows(ours, COMPARED_TEXTS), 0.0, list[Sums]()
+    predicts = isinstance(ours.objective, Task) or ours.has_lm_head
     for some in batch_by_length([len(row) for row in rows], COMPARED_TOKENS):
         tokens = pack_rows([rows[index] for index in some])
-        one, other = (torch.cat([part.flatten() for part in _outputs(model, tokens)]) for model in (ours, theirs))
-        one, other = one.double().cpu(), other.double()
+        one, other = (_table(_outputs(model, tokens)) for model in (ours, theirs))
         largest = max(largest, float((one - other).abs().max()))
-        product += float(one @ other)
-        ours_square += float(one @ one)
-        theirs_square += float(other @ other)
-    return Difference(largest, product / max((ours_square * theirs_square) ** 0.5, 1e-30))
+        if not predicts:  # vectors, of which the direction counts
+            one, other = F.normalize(one), F.normalize(other)
+        elif _softmax_reads_rows(ours):
+            one, other = (part - part.mean(1, keepdim=True) for part in (one, other))
+        sums.append(Sums.of(one, other))
+    total = sum(sums[1:], sums[0])
+    return Difference(largest, total.correlation() if predicts else total.cosine())
+
+
+def _table(outputs: list[Tensor]) -> Float64[Tensor, "N C"]:
+    """A row for each text or token; the number for an ending is a row of one."""
+    return torch.cat([part.reshape(-1, part.shape[-1] if part.ndim else 1) for part in outputs]).double().cpu()
+
+
+def _softmax_reads_rows(model: Model) -> bool:
+    """Whether each row of logits is read by a softmax: classes, tags or words, and not numbers or positions."""
+    match model.objective:
+        case SequenceClassification():
+            return bool(model.objective.config.problem == "single_label")
+        case Task():
+            return isinstance(model.objective, TokenClassification)
+    return True
 
 
 def texts_per_second(model: Model) -> float:

@@ -94,6 +94,11 @@ def test_layers_of_another_width_are_left_out_of_the_predictions() -> None:
     assert [states.shape[1] for states in reading.trace.hidden] == [12, 20, 20, 12]
 
 
+def test_a_folder_of_elmo_has_no_softmax_and_names_the_checkpoints() -> None:
+    notes = read(elmo(), tokenizer("words"), "the old cat", has_lm_head=False).notes
+    assert any("without the softmax that predicts words: inspect the checkpoints of its run" in note for note in notes)
+
+
 def test_elmo_predicts_the_next_word_and_the_previous_one() -> None:
     objective, words = elmo(), tokenizer("words")
     reading = read(objective, words, "the old zebra sees the river")  # one word is in no vocabulary

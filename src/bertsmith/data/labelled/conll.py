@@ -26,6 +26,7 @@ BEGIN_TAGS, END_TAGS = frozenset("BSUW"), frozenset("SUWEL")
 SCHEMES = {"BIO": frozenset("BI"), "IOBES": frozenset("BIES"), "BILOU": frozenset("BILU"), "BMEWO": frozenset("BMEWS")}
 WORD_COLUMNS = ("tokens", "words", "token", "word")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos", "chunk_tags")
+NUMBERED = " (numbers without names, in which no entities can be seen: scored by accuracy)"
 
 BROKEN_LINE = "sentences with a broken line"
 UNEQUAL = "sentences with more words than tags, or fewer"
@@ -109,7 +110,7 @@ def normalise_tags(sentences: list[Sentence]) -> tuple[list[Sentence], str]:
     prefixes = {span[1] for tag in counts if (span := SPAN_TAG.fullmatch(tag))}
     scheme = next((name for name, known in SCHEMES.items() if prefixes and prefixes <= known), "")
     if not scheme:
-        return sentences, ""
+        return sentences, NUMBERED if counts and all(map(str.isdecimal, counts)) else ""
     converted, repaired = list[Sentence](), 0
     for sentence in sentences:
         tags, count = to_bio(sentence.tags or ())

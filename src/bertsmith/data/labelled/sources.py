@@ -51,7 +51,7 @@ def with_encoding(source: Source, *, sure: bool = False) -> Source:
     """The same file, with its encoding where that is not UTF-8: guessed from the first block that is not ASCII.
 
     `sure` asks for several letters in several lines, or one letter in most of ten or more: a stray byte is a bad row,
-    not another encoding.
+    not another encoding. In the header of a table one letter is enough; lines that are UTF-8 are read as such.
     """
     if source.kind == ".parquet" or source.encoding:
         return source
@@ -70,8 +70,11 @@ def with_encoding(source: Source, *, sure: bool = False) -> Source:
                     odd = [line for line in lines if not _is_utf8(line)]
                     letters = {byte for line in odd[:MAX_BAD_LINES] for byte in line if byte > 0x7F}
                     most = len(odd) >= MANY_LINES and 2 * len(odd) > len(lines)
+                    header = whole.partition(b"\n")[0] if source.kind in (".csv", ".tsv") and not size else b""
                     few = sure and not most and (len(odd) < MIN_LINES or len(letters) < MIN_BYTES)
                     known = encoding.UTF8 if few else encoding.guess(body)
+                    if known == encoding.UTF8 and not _is_utf8(header):
+                        known = encoding.guess(header)  # it names the columns, and cannot be left out
                     return source if known == encoding.UTF8 else replace(source, encoding=known)
                 return source
             size += len(block)

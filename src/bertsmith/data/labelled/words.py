@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from bertsmith.text.language import UNSPACED_LETTER
+
 WORDS = re.compile(r"\w+|[^\w\s]")
 JOINERS = "\u200c\u200d"  # ZWNJ and ZWJ, which stand inside words of Persian and Hindi and inside emoji
 SKIN_TONES = "".join(map(chr, range(0x1F3FB, 0x1F400)))  # of the emoji before them
@@ -31,6 +33,21 @@ def split_words(text: str) -> list[str]:
     ['the', 'cat', ',', '1984']
     """
     return WORDS.findall(text) if text.isascii() else [text[start:end] for start, end in _joined(text)]
+
+
+def is_inside_word(text: str, at: int) -> bool:
+    """Whether a word goes on at a position: between two letters, unless they are of scripts without spaces.
+
+    >>> [is_inside_word("cats", 3), is_inside_word("cat's", 3), is_inside_word("\u732b\u5f88\u5927", 1)]
+    [True, False, False]
+    """
+    if not 0 < at < len(text):
+        return False
+    before, after = text[at - 1], text[at]
+    if _extends(after):
+        return True
+    spaced = not (UNSPACED_LETTER.match(before) or UNSPACED_LETTER.match(after))
+    return spaced and _is_letter(after) and (_is_letter(before) or _extends(before))
 
 
 def _joined(text: str) -> list[tuple[int, int]]:

@@ -74,9 +74,8 @@ def read_text(
         if not one.strip():
             raise TextError("text" if len(texts) == 1 else f"text {number + 1}", "is empty", "Write at least one word")
     template, prefixes = _template(objective, tokenizer, len(texts)), _prefixes(objective, tokenizer, len(texts))
-    specials = len(template.before) + len(template.after) + len(template.between) * (len(texts) - 1)
     limit = min(max_length or objective.trunk.config.max_length, objective.trunk.config.max_length)
-    room = limit - specials - sum(map(len, prefixes))
+    room = text_room(objective, tokenizer, len(texts), limit)
     if room < len(texts):
         raise TextError("max_length", f"{limit} tokens leave no room for a text", f"Give at least {limit - room + 1}")
     read = [_tokens(tokenizer, one) for one in texts]
@@ -99,6 +98,13 @@ def read_text(
     segments = (0,) * len(start) + (template.segment if len(pieces) > 1 else 0,) * len(rest)
     inputs = Inputs((*start, *rest), segments, notes)
     return _with_characters(inputs, objective, tokenizer, texts[0])
+
+
+def text_room(objective: Objective, tokenizer: Tokenizer, texts: int = 1, max_length: int | None = None) -> int:
+    """The tokens of texts that fit beside the special tokens and the prefixes of a task."""
+    template, prefixes = _template(objective, tokenizer, texts), _prefixes(objective, tokenizer, texts)
+    specials = len(template.before) + len(template.after) + len(template.between) * (texts - 1)
+    return (max_length or objective.trunk.config.max_length) - specials - sum(map(len, prefixes))
 
 
 def read_target(tokenizer: Tokenizer, target: str | Sequence[int], max_length: int) -> Inputs:

@@ -20,8 +20,10 @@ from bertsmith.data.labelled import reader, unlabelled
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.sources import find_source
 from bertsmith.data.labelled.tables import TABLE_SUFFIXES
+from bertsmith.data.labelled.words import is_inside_word
+from bertsmith.data.shards.encode import space_sensitive
 from bertsmith.errors import TextError, suggest
-from bertsmith.insight.inspection.inputs import Inputs, read_text
+from bertsmith.insight.inspection.inputs import Inputs, read_text, text_room
 from bertsmith.insight.inspection.projection import MAX_POINTS, Map, Point
 from bertsmith.insight.inspection.subject import Subject
 from bertsmith.models.elmo import Elmo
@@ -84,12 +86,8 @@ def _occurrences(path: str | Path, texts: Sequence[Point], word: str, seed: int)
     """Every occurrence of a word, whatever its capitals."""
     if not word.strip():
         raise TextError("word", "is empty", "Name a word of the file")
-    pattern = re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE)
-    found = [
-        Point(one.text, one.label, (match.start(), match.end()))
-        for one in texts
-        for match in pattern.finditer(one.text)
-    ]
+    pattern = re.compile(re.escape(word.strip()), re.IGNORECASE)
+    found = [Point(one.text, one.label, span) for one in texts for span in _whole_words(pattern, one.text)]
     if not found:
         known = list(dict.fromkeys(match[0].lower() for one in texts for match in WORD.finditer(one.text)))
         remedy = suggest(word.lower(), known)
@@ -99,6 +97,16 @@ def _occurrences(path: str | Path, texts: Sequence[Point], word: str, seed: int)
     spans = [point.mark for point in kept if point.mark is not None]
     shown = [_excerpt(point) for point in kept]
     return Points(f"occurrences of '{word}'", shown, notes, [point.text for point in kept], spans)
+
+
+def _whole_words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """The matches that are no part of a longer word."""
+    at = 0
+    while match := pattern.search(text, at):
+        whole = not any(is_inside_word(text, edge) for edge in match.span())
+        if whole:
+            yield match.span()
+        at = match.end() if whole else match.start() + 1
 
 
 def _excerpt(point: Point) -> Point:
@@ -123,13 +131,14 @@ def _vectors(subject: Subject, found: Points) -> Float32[np.ndarray, "N D"]:
     objective, tokenizer = subject.objective, subject.tokenizer
     training = objective.training
     objective.eval()
+    space = " " if found.what == "words" and space_sensitive(tokenizer.to_json()) else ""  # as inside a text
     try:
         vectors = []
         for number, text in enumerate(found.texts):
             if found.spans is not None:
                 vectors.append(_occurrence_vector(subject, text, found.spans[number]))
             elif found.what == "words" and not isinstance(objective.trunk, Elmo):
-                ids = tokenizer.encode([text])[0] or [tokenizer.unknown_id]
+                ids = tokenizer.encode([space + text])[0] or [tokenizer.unknown_id]
                 vectors.append(objective.trunk.embedding.weight[ids].mean(0))
             else:
                 states, _ = _last_layer(subject, text)
@@ -154,12 +163,35 @@ def _last_layer(subject: Subject, text: str) -> tuple[Tensor, Inputs]:
 
 
 def _occurrence_vector(subject: Subject, text: str, span: tuple[int, int]) -> Tensor:
-    """The mean vector of a word's tokens; of a long text, only what stands around the word is read."""
-    room = subject.objective.trunk.config.max_length
-    begin = max(0, span[0] - room)  # a token has a character at least, most have four
-    states, inputs = _last_layer(subject, text[begin : span[1] + room])
-    start, end = span[0] - begin, span[1] - begin
+    """The mean vector of a word's tokens; of a long text, what stands around the word is read."""
+    begin, end = _window(subject, text, span)
+    states, inputs = _last_layer(subject, text[begin:end])
     inside = [
-        at for at, token in enumerate(inputs.tokens) if token.word >= 0 and token.start < end and token.end > start
+        at
+        for at, token in enumerate(inputs.tokens)
+        if token.word >= 0 and _overlap((begin + token.start, begin + token.end), span)
     ]
-    return states[inside or [-1]].mean(0)
+    if not inside:
+        raise _unread(text, span)
+    return states[inside].mean(0)
+
+
+def _window(subject: Subject, text: str, span: tuple[int, int]) -> tuple[int, int]:
+    """The characters around a word whose tokens fit into the network: half of them before it, the others after it."""
+    [(_, offsets)] = subject.tokenizer.encode_with_offsets([text])
+    inside = [at for at, token in enumerate(offsets) if _overlap(token, span)]
+    if not inside:
+        raise _unread(text, span)
+    room = text_room(subject.objective, subject.tokenizer)
+    if len(offsets) <= room:
+        return 0, len(text)
+    first = max(0, inside[0] - max(0, room - len(inside)) // 2)
+    return offsets[first][0], offsets[min(len(offsets), first + room) - 1][1]
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _unread(text: str, span: tuple[int, int]) -> TextError:
+    return TextError("word", f"'{text[slice(*span)]}' has no token that the model reads", "Name another word")

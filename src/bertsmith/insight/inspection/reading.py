@@ -12,9 +12,11 @@ from bertsmith.insight.inspection.layer_predictions import Head, Predictions, pr
 from bertsmith.insight.inspection.masked_runs import MaskedRuns, mask_every_word
 from bertsmith.insight.inspection.trace import Trace, trace
 from bertsmith.objectives.base import Objective
+from bertsmith.objectives.bilm import BidirectionalLM
 from bertsmith.text.tokenizer import Tokenizer
 
 NO_HEAD = "This model has no head that predicts words, so there are no predictions by layer."
+NO_SOFTMAX = "A folder of ELMo is kept without the softmax that predicts words: inspect the checkpoints of its run."
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def read(
     masked = None
     if heads and heads[0].kind == "masked":
         masked = mask_every_word(objective, tokenizer, traced.inputs, heads[0], traced.hidden, traced.layers)
-    notes = traced.notes if found else (*traced.notes, NO_HEAD)
+    missing = NO_SOFTMAX if isinstance(objective, BidirectionalLM) else NO_HEAD
+    notes = traced.notes if found else (*traced.notes, missing)
     first, second = (*found, None, None)[:2]
     return Reading(traced, first, second, masked, notes)
 

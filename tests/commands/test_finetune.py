@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +269,37 @@ def test_another_recipe_in_the_same_folder_is_refused(learnt: Path, base: Path, 
         f"{learnt}: was begun with another recipe: optimizer.learning_rate was 0.003, is 0.001. "
         "Choose another folder, or remove this one."
     )
+
+
+def test_other_data_in_the_same_folder_is_refused_and_moved_data_is_not(
+    learnt: Path, base: Path, data: Path, tmp_path: Path
+) -> None:
+    out, moved = shutil.copytree(learnt, tmp_path / "run"), shutil.copytree(data, tmp_path / "moved")
+    assert finetuning.finetune(recipe(base, moved, out))["runs"] == finetuning.finetune(recipe(base, data, out))["runs"]
+    kept = (out / "result.json").read_text()
+    for name in ("train.csv", "dev.csv"):
+        other = shutil.copytree(data, tmp_path / f"other-{name}")
+        table(other / name, 32, 7)
+        for seeds in (1, 2):
+            with pytest.raises(RunError) as caught:
+                finetuning.finetune(recipe(base, other, out, *LEARN, seeds=seeds))
+            fact = "was begun with other data. Choose another folder, or give it the same data."
+            assert str(caught.value) == f"{out}: {fact}"
+    assert (out / "result.json").read_text() == kept
+
+
+def test_a_dev_file_that_repeats_the_training_file_is_other_data_than_a_held_out_tenth(
+    base: Path, data: Path, tmp_path: Path
+) -> None:
+    path, rest = data / "train.csv", {"task": None, "seeds": 1, "overrides": [*FAST, "train.steps=1"]}
+    finetuning.finetune(task_recipe.build_recipe(base, path, tmp_path, dev=None, **rest))
+    with pytest.raises(RunError, match="was begun with other data"):
+        finetuning.finetune(task_recipe.build_recipe(base, path, tmp_path, dev=path, **rest))
+
+
+def test_labels_in_another_order_are_other_data(base: Path, data: Path, tmp_path: Path) -> None:
+    found = task_data.read(recipe(base, data, tmp_path))
+    assert replace(found, labels=found.labels[::-1]).identity != found.identity
 
 
 @pytest.mark.exhaustive

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 from bertsmith import files
 from bertsmith.data.feed import Feed
+from bertsmith.errors import RunError
 from bertsmith.recipe import FineTune, ImageFineTune
 from bertsmith.runs.finetuning_result import RESULT, is_better
 from bertsmith.tasks.measure import Evaluations
 from bertsmith.train import log
 from bertsmith.train.display import Display
 from bertsmith.train.processes import Processes
+from bertsmith.train.run_state import OTHER_DATA
 from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -24,8 +26,19 @@ T = TypeVar("T")
 Trained = tuple[T, dict[str, float], dict[str, Any]]  # a task, its metrics, and the details for the report
 
 
+def check_data(out: Path, fingerprint: str) -> None:
+    """Refuse other data than that of the seeds that have a result."""
+    for path in out.glob(f"seed-*/{RESULT}"):
+        if files.read_json(path).get("data") != fingerprint:
+            raise RunError(out, *OTHER_DATA)
+
+
 def train_seeds(
-    recipe: R, processes: Processes, train: Callable[[R], Trained[T]], export: Callable[[T, Mapping[str, Any]], None]
+    recipe: R,
+    processes: Processes,
+    fingerprint: str,
+    train: Callable[[R], Trained[T]],
+    export: Callable[[T, Mapping[str, Any]], None],
 ) -> list[dict[str, Any]]:
     """Train with every seed that has no result yet. Returns all results, in the main process; elsewhere none."""
     runs: list[dict[str, Any]] = []
@@ -40,7 +53,8 @@ def train_seeds(
             headline = next(iter(metrics))
             if all(is_better(metrics[headline], other["metrics"][headline]) for other in runs):
                 export(task, findings["details"])
-            files.write_json(path, {"seed": settings.seed, "headline": headline, "metrics": metrics, **findings})
+            result = {"seed": settings.seed, "data": fingerprint, "headline": headline, "metrics": metrics, **findings}
+            files.write_json(path, result)
             shutil.rmtree(seeded.out / "checkpoints", ignore_errors=True)
         runs += [files.read_json(path)] if processes.main else []
     return runs

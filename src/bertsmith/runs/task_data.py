@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ class TaskData:
     @property
     def fingerprint(self) -> str:
         return f"{self.train.fingerprint} {self.dev.fingerprint}"
+
+    @property
+    def identity(self) -> str:
+        """The fingerprint with a hash of the labels: a renamed GLUE folder has them in another order."""
+        return f"{self.fingerprint} {sha256(repr(self.labels).encode()).hexdigest()}"
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,7 @@ def write(
     dtype = write_weights(folder / WEIGHTS, state_dict, expected, theirs)
     task = finetuned.to_config_json(layout) if finetuned else {}
     config_json = {**convert.to_config_json(config, parts), "dtype": dtype, **task, **(extra or {})}
+    config_json |= layout.fixed  # it can be read with no other values, such as the pad_token_id of a tokenizer
     files.write_json(folder / CONFIG, config_json)
 
 

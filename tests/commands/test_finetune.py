@@ -604,6 +604,8 @@ def test_one_class_is_refused(base: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         finetuning.finetune(recipe(base, tmp_path, tmp_path / "out"))
     assert str(caught.value) == "task: there is only one class, ('purr',). Give examples of at least two."
+    with pytest.raises(RecipeError, match="there is only one class"):
+        finetuning.finetune(recipe(base, tmp_path, tmp_path / "several", *LEARN, "task.problem=multi_label"))
 
 
 def test_the_held_out_set_is_stratified_by_class(base: Path, tmp_path: Path) -> None:

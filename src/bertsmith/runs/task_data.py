@@ -180,6 +180,8 @@ def build_task(recipe: FineTune, shape: NetworkConfig, data: TaskData) -> Task:
         others = [name for name in HF_TASKS if name in classes]
         raise RecipeError("task.kind", fact, f"Use {' or '.join(others or FEATURE_TASKS)}")
     task = TASKS[kind](build_network(shape), recipe.task.settings, data.labels)
+    if isinstance(task, SequenceClassification):
+        task.check_classes()
     if isinstance(task, SequenceClassification) and task.config.class_weights == "balanced":
         task.set_class_weights(one.label for one in data.train.examples if isinstance(one, Example))
     return task

@@ -656,6 +656,22 @@ def test_steps_can_be_given_in_the_place_of_epochs(base: Path, data: Path, tmp_p
     assert [record["step"] for record in log.read(out / "seed-0" / log.NAME) if "loss" in record][-1] == 2
 
 
+@pytest.mark.parametrize(
+    ("length", "updates"), [("epochs=1", 3), ("epochs=2", 6), ("epochs=0.2", 1), ("steps=1", 1), ("steps=5", 5)]
+)
+def test_a_run_of_few_updates_says_so(
+    length: str, updates: int, base: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [*FAST, "data.batch_size=16", "train.gradient_accumulation=2", f"train.{length}"]
+    finetuning.finetune(recipe(base, data, tmp_path, *settings))
+    said = " ".join(capsys.readouterr().out.split())
+    remedy = "Give more epochs (train.epochs) or a smaller batch (data.batch_size)"
+    line = f"only {updates} update{'' if updates == 1 else 's'}: too few to learn from. {remedy}"
+    assert (line in said) is (updates < 5)
+    assert ("only" in said) is (updates < 5)
+    assert len(losses(tmp_path)) == updates
+
+
 def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(tmp_path / "many.csv", 3000, 0)
     for path in (tmp_path / "many.csv", tmp_path / "RTE"):

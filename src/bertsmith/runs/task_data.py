@@ -77,7 +77,12 @@ def read(recipe: FineTune) -> TaskData:
 
     train = read_file(given.train)
     if given.dev is None:
-        train, dev = split_dev(train, classes=form == "classify" and recipe.task.kind != "write")
+        classes = form == "classify" and recipe.task.kind != "write"
+        train, dev = split_dev(train, classes)
+        if train.examples and not dev.examples:
+            fact = f"{terminal.count_of(len(train.examples), 'example')}, too few to hold one out for evaluation"
+            needed = "at least two of a class" if classes else "at least two"
+            raise TextError(given.train, f"has {fact}", f"Give {needed}, or a dev file: --dev FILE")
     else:
         dev = read_file(given.dev)
     for part, path in ((train, given.train), (dev, given.dev or given.train)):

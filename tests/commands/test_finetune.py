@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +270,37 @@ def test_another_recipe_in_the_same_folder_is_refused(learnt: Path, base: Path, 
         f"{learnt}: was begun with another recipe: optimizer.learning_rate was 0.003, is 0.001. "
         "Choose another folder, or remove this one."
     )
+
+
+def test_other_data_in_the_same_folder_is_refused_and_moved_data_is_not(
+    learnt: Path, base: Path, data: Path, tmp_path: Path
+) -> None:
+    out, moved = shutil.copytree(learnt, tmp_path / "run"), shutil.copytree(data, tmp_path / "moved")
+    assert finetuning.finetune(recipe(base, moved, out))["runs"] == finetuning.finetune(recipe(base, data, out))["runs"]
+    kept = (out / "result.json").read_text()
+    for name in ("train.csv", "dev.csv"):
+        other = shutil.copytree(data, tmp_path / f"other-{name}")
+        table(other / name, 32, 7)
+        for seeds in (1, 2):
+            with pytest.raises(RunError) as caught:
+                finetuning.finetune(recipe(base, other, out, *LEARN, seeds=seeds))
+            fact = "was begun with other data. Choose another folder, or give it the same data."
+            assert str(caught.value) == f"{out}: {fact}"
+    assert (out / "result.json").read_text() == kept
+
+
+def test_a_dev_file_that_repeats_the_training_file_is_other_data_than_a_held_out_tenth(
+    base: Path, data: Path, tmp_path: Path
+) -> None:
+    path, rest = data / "train.csv", {"task": None, "seeds": 1, "overrides": [*FAST, "train.steps=1"]}
+    finetuning.finetune(task_recipe.build_recipe(base, path, tmp_path, dev=None, **rest))
+    with pytest.raises(RunError, match="was begun with other data"):
+        finetuning.finetune(task_recipe.build_recipe(base, path, tmp_path, dev=path, **rest))
+
+
+def test_labels_in_another_order_are_other_data(base: Path, data: Path, tmp_path: Path) -> None:
+    found = task_data.read(recipe(base, data, tmp_path))
+    assert replace(found, labels=found.labels[::-1]).identity != found.identity
 
 
 @pytest.mark.exhaustive
@@ -572,6 +605,8 @@ def test_one_class_is_refused(base: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         finetuning.finetune(recipe(base, tmp_path, tmp_path / "out"))
     assert str(caught.value) == "task: there is only one class, ('purr',). Give examples of at least two."
+    with pytest.raises(RecipeError, match="there is only one class"):
+        finetuning.finetune(recipe(base, tmp_path, tmp_path / "several", *LEARN, "task.problem=multi_label"))
 
 
 def test_the_held_out_set_is_stratified_by_class(base: Path, tmp_path: Path) -> None:
@@ -633,6 +668,22 @@ def test_steps_can_be_given_in_the_place_of_epochs(base: Path, data: Path, tmp_p
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert [record["step"] for record in log.read(out / "seed-0" / log.NAME) if "loss" in record][-1] == 2
+
+
+@pytest.mark.parametrize(
+    ("length", "updates"), [("epochs=1", 3), ("epochs=2", 6), ("epochs=0.2", 1), ("steps=1", 1), ("steps=5", 5)]
+)
+def test_a_run_of_few_updates_says_so(
+    length: str, updates: int, base: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [*FAST, "data.batch_size=16", "train.gradient_accumulation=2", f"train.{length}"]
+    finetuning.finetune(recipe(base, data, tmp_path, *settings))
+    said = " ".join(capsys.readouterr().out.split())
+    remedy = "Give more epochs (train.epochs) or a smaller batch (data.batch_size)"
+    line = f"only {updates} update{'' if updates == 1 else 's'}: too few to learn from. {remedy}"
+    assert (line in said) is (updates < 5)
+    assert ("only" in said) is (updates < 5)
+    assert len(losses(tmp_path)) == updates
 
 
 def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

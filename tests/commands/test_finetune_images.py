@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,17 @@ def test_several_seeds_give_an_interval(images: Path, tmp_path: Path) -> None:
     run = bertsmith.finetune("vit-tiny", images, tmp_path / "run", steps=1, seeds=2, overrides=[*SETTINGS, *QUICK])
     assert len(run.result["runs"]) == 2
     assert run.result["summary"]["accuracy"]["low"] is not None
+
+
+def test_other_images_in_the_same_folder_are_refused_and_moved_ones_are_not(
+    trained: bertsmith.Run, images: Path, tmp_path: Path
+) -> None:
+    out, moved = shutil.copytree(trained.folder, tmp_path / "run"), shutil.copytree(images, tmp_path / "moved")
+    again = bertsmith.finetune("vit-tiny", moved, out, dev=moved, overrides=SMALL)
+    assert again.result["runs"] == trained.result["runs"]
+    next((moved / "dark").iterdir()).unlink()
+    said = refusal("vit-tiny", moved, out, dev=moved, overrides=SMALL)
+    assert said == f"{out}: was begun with other data. Choose another folder, or give it the same data."
 
 
 def test_bad_images_are_counted_and_named(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.torch
+import torch
+import transformers
 from tasks.small import CASES, prose, shape, stirred, tokenizer
 
 import bertsmith
@@ -21,8 +23,10 @@ from bertsmith.nn.heads import Classifier, Pooler
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.tasks import task_name
 from bertsmith.tasks.base import Task
+from bertsmith.tasks.classification import SequenceClassification
 
 PROBLEMS = {"class": "single_label", "number": "regression", "labels": "multi_label"}
+MULTI_LABEL = SequenceClassification.Config(problem="multi_label")
 
 
 def saved(folder: Path, name: str, task: Task | None = None, extra: dict[str, Any] | None = None) -> Path:
@@ -223,6 +227,31 @@ def test_labels_that_make_no_sense_are_told(words: dict[str, Any], line: str, tm
     with pytest.raises(FolderError) as caught:
         load(folder)
     assert str(caught.value) == f"{tmp_path}/config.json: {line}"
+
+
+def test_several_classes_of_one_name_keep_their_probabilities(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "class", None, {"id2label": {"0": "x", "1": "x", "2": "x (1)"}})
+    model, named = load(folder), load(saved(tmp_path / "named", "class"))
+    texts = ["the cat", "a dog sees the river"]
+    for said, expected in zip(model.classify(texts), named.classify(texts), strict=True):
+        assert list(said["probabilities"]) == ["x (0)", "x (1) (1)", "x (1) (2)"]
+        assert list(said["probabilities"].values()) == list(expected["probabilities"].values())
+    model.save(tmp_path / "again")
+    assert load(tmp_path / "again").classify(texts) == model.classify(texts)
+
+
+@pytest.mark.slow("imports transformers")
+def test_one_label_of_a_multi_label_problem_has_the_sigmoid_of_transformers(tmp_path: Path) -> None:
+    task = stirred(SequenceClassification(Transformer(shape()), MULTI_LABEL, ("toxic",)))
+    model = load(saved(tmp_path, "labels", task))
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(tmp_path)("the old cat sees a river", return_tensors="pt")
+    with torch.no_grad():
+        expected = theirs(**inputs).logits.sigmoid().item()
+    (said,) = model.classify(["the old cat sees a river"])
+    assert said["probabilities"] == {"toxic": pytest.approx(expected, abs=1e-5)}
+    assert said["labels"] == (["toxic"] if expected >= 0.5 else [])
+    assert model.predict("the old cat sees a river").labels == said["labels"]
 
 
 def test_a_folder_with_one_class_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ BERT = row("bert", point(30, bits_per_byte=[2.5], CoLA=[0.0]), point(60, bits_pe
 
 def test_the_table_tells_what_the_last_models_score_and_what_they_took() -> None:
     found = leaderboard.leaderboard_results("Race", [ELECTRA, BERT], "seconds", {})
-    assert found.columns == ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", "CoLA", BITS_PER_BYTE]
+    assert found.columns == ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", "CoLA ×100", BITS_PER_BYTE]
     assert found.rows == [
         ["electra", "1.50 M", "60.0 s", "60.0 k", "1,000", "240 T", "20.0", "-"],
         ["bert", "1.50 M", "60.0 s", "60.0 k", "1,000", "240 T", "10.0 ± 7.1", "2.250"],
@@ -43,7 +43,7 @@ def test_a_mean_is_that_of_all_tasks_or_there_is_none() -> None:
     assert leaderboard.score_values(whole, MEAN, ["CoLA", "RTE"]) == pytest.approx([0.4])
     assert leaderboard.score_values(half, MEAN, ["CoLA", "RTE"]) == []
     found = leaderboard.leaderboard_results("Race", [row("one", whole), row("other", half)], "seconds", {})
-    assert found.columns[6:] == [MEAN, "CoLA", "RTE"]
+    assert found.columns[6:] == [f"{MEAN} ×100", "CoLA ×100", "RTE ×100"]
     assert [cells[6] for cells in found.rows] == ["40.0", "-"]
     assert found.chart.count('class="chart wide"') == 1
     assert 'class="charts of2"' in found.chart
@@ -70,7 +70,7 @@ def test_a_recipe_has_the_same_colour_in_every_chart() -> None:
 def test_what_it_took_is_told_in_units_that_suit(seconds: float, cost_axis: Any, told: str) -> None:
     found = leaderboard.leaderboard_results("Race", [row("bert", point(seconds, BLiMP=[0.7]))], cost_axis, {})
     assert told in found.chart
-    assert BLIMP in found.columns
+    assert f"{BLIMP} ×100" in found.columns
 
 
 def test_where_nothing_was_scored_there_is_no_picture_and_no_script() -> None:

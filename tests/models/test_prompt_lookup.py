@@ -83,7 +83,7 @@ class Rounds:
 def test_the_text_is_that_of_greedy_decoding_token_by_token(
     seed: int, vocabulary: int, memory: int, most: int, least: int, limit: int, text: list[int], stops: set[int]
 ) -> None:
-    config = GenerationConfig(max_new_tokens=most, min_new_tokens=least, temperature=0)
+    config = GenerationConfig(max_new_tokens=most, min_new_tokens=min(least, most), temperature=0)
     slow, fast, ends = Rounds(seed, vocabulary, memory), Rounds(seed, vocabulary, memory), torch.tensor([*stops]).long()
     true = sample(slow.scores()[None], slow, config, [text], torch.tensor([limit]), ends)
     assert speculative_decode(fast.scores()[None], fast, config, [text], torch.tensor([limit]), ends) == true

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import product
 from math import log
+from typing import Any
 
 import pytest
 import torch
@@ -140,20 +141,13 @@ def test_stop_tokens_limits_and_min_new_tokens_are_respected(search: str) -> Non
         toy, strategy = Toy(3, sequences=40), sample if search == "write" else beam_search
         return [best[0] for best in strategy(toy.first, toy, config, [[n] for n in range(40)], most, STOP)]
 
-    beams = 1 if search == "write" else 3
-    free = texts(
-        GenerationConfig(max_new_tokens=8, num_beams=beams, temperature=1.0, length_penalty=0.0), limits(*[8] * 40)
-    )
+    own: dict[str, Any] = {"temperature": 1.0} if search == "write" else {"num_beams": 3, "length_penalty": 0.0}
+    free = texts(GenerationConfig(max_new_tokens=8, **own), limits(*[8] * 40))
     assert {len(text) for text in free} >= {0, 1}
     assert all(0 not in text for text in free)
-    least = texts(
-        GenerationConfig(max_new_tokens=8, min_new_tokens=3, num_beams=beams, temperature=1.0, length_penalty=0.0),
-        limits(*[8] * 40),
-    )
+    least = texts(GenerationConfig(max_new_tokens=8, min_new_tokens=3, **own), limits(*[8] * 40))
     assert min(map(len, least)) == 3
-    bound = texts(
-        GenerationConfig(max_new_tokens=8, min_new_tokens=8, num_beams=beams), limits(*[1 + n % 10 for n in range(40)])
-    )
+    bound = texts(GenerationConfig(max_new_tokens=8, min_new_tokens=8, **own), limits(*[1 + n % 10 for n in range(40)]))
     assert [len(text) for text in bound] == [min(8, 1 + n % 10) for n in range(40)]
 
 
@@ -229,6 +223,18 @@ def test_random_numbers_depend_on_seed_prompt_sample_and_position_only() -> None
         ({"length_penalty": float("nan")}, "length_penalty: is nan. Give a number."),
         ({"length_penalty": 1e6}, "length_penalty: is 1000000.0, an exponent. Give -10 to 10."),
         ({"num_beams": 2, "samples": 3}, "samples: is 3, of 2 beams. Take as many beams."),
+        (
+            {"max_new_tokens": 5, "min_new_tokens": 9},
+            "min_new_tokens: is 9, and max_new_tokens 5. Give at most as many.",
+        ),
+        (
+            {"num_beams": 2, "temperature": 1.5},
+            "temperature: is 1.5, and a beam search draws nothing. Leave it out, or set num_beams=1.",
+        ),
+        (
+            {"length_penalty": 2.0},
+            "length_penalty: is 2.0, of beam search alone. Set num_beams to 2 or more, or leave it out.",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict, line: str) -> None:

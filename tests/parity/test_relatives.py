@@ -13,6 +13,7 @@ from models.small import refusal
 from parity.members import assert_masked_words, assert_task
 from parity.parity import MOST, difference
 from tasks.small import WORDS, shape, stirred
+from tasks.small import tokenizer as small_tokenizer
 
 from bertsmith.data.batch import Tokens
 from bertsmith.inference.load import load
@@ -55,6 +56,20 @@ def test_another_activation_is_that_of_the_head_only_where_it_is_in_transformers
 @pytest.mark.parametrize("name", ["class", "tag", "answer", "choose"])
 def test_tasks_both_ways(name: str, member: str, tmp_path: Path) -> None:
     assert_task(name, small(RELATIVES[member]), tokenizer(), tmp_path)
+
+
+@pytest.mark.parametrize("member", ["roberta", "mpnet"])
+def test_a_tokenizer_may_pad_with_another_id_than_the_network(member: str, tmp_path: Path) -> None:
+    wordpiece = small_tokenizer()
+    assert wordpiece.padding_id == 0
+    config = replace(small(ROBERTA if member == "roberta" else MPNET), vocabulary=wordpiece.vocabulary)
+    assert_task("class", config, wordpiece, tmp_path)
+    before = load(tmp_path / "theirs")
+    before.save(tmp_path / "saved")
+    for folder in ("ours", "saved"):
+        assert json.loads((tmp_path / folder / "config.json").read_text())["pad_token_id"] == 1
+    text = "the old unknown1 cat"
+    assert load(tmp_path / "saved").predict(text) == before.predict(text)
 
 
 @torch.no_grad()

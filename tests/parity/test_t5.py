@@ -83,6 +83,27 @@ def test_hidden_states_and_scores_are_theirs(config: TransformerConfig, tmp_path
 
 
 @torch.no_grad()
+def test_a_later_version_that_transformers_has_tied_has_its_scores(tmp_path: Path) -> None:
+    """transformers 5 ties every T5 and writes one table; without a scale of the hidden vectors it is version 1.1."""
+    config = replace(T5_V1_1, **SIZES, head_width=6)
+    reference = theirs(config)
+    reference.save_pretrained(tmp_path / "theirs")
+    opened = folders.read(tmp_path / "theirs")
+    assert (opened.config_json["tie_word_embeddings"], opened.config_json["scale_decoder_outputs"]) == (True, False)
+    assert opened.config == config
+    made = SpanCorruption(EncoderDecoder(config), SpanCorruption.Config()).eval()
+    made.load_state_dict(opened.state_dict)
+    folders.write(tmp_path / "ours", config, made.state_dict())
+    again = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours").eval()
+    scores = made.trunk.logits(made.trunk(Tokens.from_rows(READ[:1]), Tokens.from_rows(WRITTEN[:1])))
+    for model in (reference, again):
+        true = model(input_ids=torch.tensor(READ[:1]), decoder_input_ids=torch.tensor(WRITTEN[:1])).logits[0]
+        assert difference(scores, true) < 1e-5
+    made.trunk.lm_head.weight.mul_(2)  # it is a table of its own, as published
+    assert torch.equal(made.trunk.embedding.weight, opened.state_dict["trunk.encoder.embedding.weight"])
+
+
+@torch.no_grad()
 def test_a_folder_of_ours_says_the_same_in_transformers(tmp_path: Path) -> None:
     config = replace(T5, **SIZES)
     made = ours(config)

@@ -37,3 +37,22 @@ def test_a_bad_row_is_skipped_and_counted_or_refused(on_bad_row: str, torn: Path
     else:
         with pytest.raises(BertsmithError, match=r"train\.csv:21: "):
             task_data.read(recipe)
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        (["a cat,x", "a dog,y", "a bird,z"], "has 3 examples, too few to hold one out for evaluation"),
+        (["a cat,x"], "has 1 example, too few to hold one out for evaluation"),
+    ],
+)
+def test_too_few_rows_to_hold_one_out_are_counted(rows: list[str], line: str, tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    base = saved(tmp_path / "base")
+    recipe = task_recipe.build_recipe(
+        base, path, tmp_path / "out", dev=None, task="classify", seeds=1, overrides=["train.steps=1"]
+    )
+    with pytest.raises(BertsmithError) as caught:
+        task_data.read(recipe)
+    assert str(caught.value) == f"{path}: {line}. Give at least two of a class, or a dev file: --dev FILE."

@@ -138,3 +138,15 @@ def test_a_fault_of_the_device_ends_the_model_process(models: dict[str, Model]) 
         server.batcher.close()
         with pytest.raises(RuntimeError, match="CUDA error"):
             server.run()
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ({"max_new_tokens": 5, "min_new_tokens": 9}, "min_new_tokens: is 9, and max_new_tokens 5."),
+        ({"num_beams": 2, "temperature": 1.5}, "temperature: is 1.5, and a beam search draws nothing."),
+        ({"length_penalty": 2.0}, "length_penalty: is 2.0, of beam search alone."),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(writers: LocalServer, option: dict[str, Any], line: str) -> None:
+    assert writers.refusal("/generate", {"inputs": "the", "model": "gpt", **option}, 422).startswith(line)

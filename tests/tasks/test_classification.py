@@ -189,7 +189,7 @@ def test_an_unknown_label_is_refused_with_its_location(problem: str, label: Labe
 @pytest.mark.parametrize("problem", ["single_label", "multi_label"])
 def test_one_class_is_refused(problem: str) -> None:
     with pytest.raises(RecipeError) as caught:
-        classify(problem, ("yes",))
+        classify(problem, ("yes",)).check_classes()
     assert str(caught.value) == "task: there is only one class, ('yes',). Give examples of at least two."
 
 

@@ -262,6 +262,6 @@ def score(
             values = [value for value in metric.compute(recipe, out / point["folder"]) if math.isfinite(value)]
             point["scores"][metric.name] = {"settings": metric.settings, "values": values}
             save()
-            shown = leaderboard.cell(metric.name, values)
-            CONSOLE.print(f"{row['name']}, point {number} of {len(row['points'])}: {metric.name} {shown}")
+            shown = f"{leaderboard.heading(metric.name)} {leaderboard.cell(metric.name, values)}"
+            CONSOLE.print(f"{row['name']}, point {number} of {len(row['points'])}: {shown}")
             free_memory()

@@ -37,7 +37,8 @@ def leaderboard_results(
     tasks = sorted(known - {BITS_PER_BYTE, BLIMP})
     names = [*([MEAN] if len(tasks) > 1 else []), *tasks, *(name for name in (BLIMP, BITS_PER_BYTE) if name in known)]
     time, gpu = _time_unit(rows), any(row["peak"] for row in rows)
-    columns = ["recipe", "parameters", "time", unit, f"{unit}/s", "FLOPs", *(["MFU"] if gpu else []), *names]
+    scores = map(heading, names)
+    columns = ["recipe", "parameters", "time", unit, f"{unit}/s", "FLOPs", *(["MFU"] if gpu else []), *scores]
     return Results(
         title=title,
         subtitle=subtitle,
@@ -46,6 +47,11 @@ def leaderboard_results(
         protocol=protocol,
         chart=_picture(rows, cost_axis, names, tasks),
     )
+
+
+def heading(name: str) -> str:
+    """The name of a score with the factor by which it is written: points are hundredths."""
+    return name if name == BITS_PER_BYTE else f"{name} ×100"
 
 
 def cell(name: str, values: Sequence[float]) -> str:

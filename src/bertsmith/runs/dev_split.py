@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,10 @@ def split_dev(whole: LabelledData, classes: bool) -> tuple[LabelledData, Labelle
             returned = int(chosen.sum() - kept.sum())
             chosen, note = kept, f"{note}; {returned:,} more had texts that stand in training, and were left there"
     train, dev = (take(examples, np.flatnonzero(part)) for part in (~chosen, chosen))
+    fingerprint = sha256(whole.fingerprint.encode() + np.packbits(chosen).tobytes()).hexdigest()
     description = f"{len(dev):,} of the training examples, held out{note}"
-    return replace(whole, examples=train), replace(whole, examples=dev, description=description, dropped={})
+    held = replace(whole, examples=dev, description=description, dropped={}, fingerprint=fingerprint)
+    return replace(whole, examples=train), held
 
 
 def stratified(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ from bertsmith.runs import task_data
 from bertsmith.runs.finetuning_export import export
 from bertsmith.runs.finetuning_result import RESULT, best_run, build_result
 from bertsmith.runs.micro_batches import divide
-from bertsmith.runs.seeds import fit, train_seeds
+from bertsmith.runs.seeds import check_data, fit, train_seeds
 from bertsmith.runs.task_data import EncodedData, TaskData
 from bertsmith.tasks import TASKS, adapt, adapter
 from bertsmith.tasks.base import Bucket, Task
@@ -41,7 +41,10 @@ from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.step import Step
 
 CONSOLE = terminal.console()
-MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})
+MAY_CHANGE = frozenset(  # settings that may differ when a run is resumed; the contents of its data may not
+    {"out", "data.train", "data.dev", "data.workers", "seeds"}
+    | {f"train.{name}" for name in ("device", "checkpoints", "keep_checkpoints")}
+)
 # The tokenizer of a network that is trained from scratch: it ends a text with a special token, and begins with none.
 DEFAULT_TOKENIZER = TokenizerConfig(kind="t5", vocabulary=8_192)
 # Tokens in one forward pass of an evaluation.
@@ -67,11 +70,13 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
         for line in _truncation_lines(recipe, encoded):
             CONSOLE.print(line)
         if processes.main:
+            check_data(recipe.out, data.identity)
             settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
         processes.wait()
         runs = train_seeds(
             recipe,
             processes,
+            data.identity,
             lambda seeded: run_seed(seeded, base, tokenizer, data, encoded, processes),
             lambda task, details: export(recipe, task, tokenizer, data, details),
         )
@@ -188,7 +193,7 @@ def build_training(
     task = task.to(device)
     bucket = _bucket(recipe, encoded, tokenizer)
     sampler = BatchSampler(encoded.train, recipe.data.batch_size, recipe.train.seed)
-    feed = Feed(sampler, partial(task.collate, bucket=bucket), data.fingerprint, recipe.data.workers)
+    feed = Feed(sampler, partial(task.collate, bucket=bucket), data.identity, recipe.data.workers)
     rates = adapt.learning_rate_scales(task, recipe.adapt)
     hidden = task.hidden_matrices() if recipe.adapt.kind == "full" else {}  # Muon is not for LoRA's low-rank matrices
     capturable = device.type == "cuda"

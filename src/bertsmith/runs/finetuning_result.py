@@ -48,7 +48,7 @@ def result_of(runs: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) ->
     return {
         "headline": headline,
         "summary": summary,
-        "runs": [{name: part for name, part in run.items() if name != "details"} for run in runs],
+        "runs": [{name: part for name, part in run.items() if name not in ("data", "details")} for run in runs],
         "details": details,
         "untrained": untrained,
         "warnings": warnings(details, headline, score, untrained and untrained.get(headline)) if details else [],

@@ -27,7 +27,7 @@ from bertsmith.runs import image_data
 from bertsmith.runs.finetuning_result import RESULT, best_run, result_of
 from bertsmith.runs.image_data import ImageData
 from bertsmith.runs.micro_batches import divide
-from bertsmith.runs.seeds import fit, train_seeds
+from bertsmith.runs.seeds import check_data, fit, train_seeds
 from bertsmith.tasks.image_classification import ImageClassification
 from bertsmith.tasks.image_findings import ImageEvaluator
 from bertsmith.tasks.teacher import Teacher
@@ -38,7 +38,10 @@ from bertsmith.train.processes import ALONE, Processes, joined
 from bertsmith.train.step import Step
 
 CONSOLE = terminal.console()
-MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})
+MAY_CHANGE = frozenset(  # settings that may differ when a run is resumed; the contents of its data may not
+    {"out", "data.train", "data.dev", "data.root", "data.workers", "seeds"}
+    | {f"train.{name}" for name in ("device", "checkpoints", "keep_checkpoints")}
+)
 CUDA_EVALUATION_IMAGES, CPU_EVALUATION_IMAGES = 1_024, 128  # images in one forward pass of an evaluation
 SECOND = "distillation_classifier.dense"
 POSITIONS = "trunk.embedding.positions"
@@ -56,12 +59,15 @@ def finetune(recipe: ImageFineTune) -> dict[str, Any]:
         for line in data.lines():
             CONSOLE.print(line, markup=False)
         normalisation = _normalisation(base, data)
+        learnt_from = _fingerprint(recipe, data)
         if processes.main:
+            check_data(recipe.out, learnt_from)
             settle(recipe, MAY_CHANGE)  # only now: a recipe with a mistake must not block the corrected one
         processes.wait()
         runs = train_seeds(
             recipe,
             processes,
+            learnt_from,
             lambda seeded: run_seed(seeded, base, data, normalisation, processes),
             lambda task, _: export(recipe, task, data),
         )
@@ -148,8 +154,13 @@ def feed(recipe: ImageFineTune, task: ImageClassification, data: ImageData) -> F
     """Batches of training images by position."""
     source = ImageSource(data.train, recipe.data.batch_size, recipe.train.seed)
     collate = partial(task.collate, images=data.train)
+    return Feed(source, collate, _fingerprint(recipe, data), recipe.data.workers)
+
+
+def _fingerprint(recipe: ImageFineTune, data: ImageData) -> str:
+    """Of the images and, if there is one, of the teacher."""
     teacher = "" if recipe.teacher is None else f" taught by {image_classifiers.fingerprint(recipe.teacher)}"
-    return Feed(source, collate, data.fingerprint + teacher, recipe.data.workers)
+    return data.fingerprint + teacher
 
 
 def export(recipe: ImageFineTune, task: ImageClassification, data: ImageData) -> None:

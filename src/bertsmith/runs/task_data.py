@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,11 @@ class TaskData:
     def fingerprint(self) -> str:
         return f"{self.train.fingerprint} {self.dev.fingerprint}"
 
+    @property
+    def identity(self) -> str:
+        """The fingerprint with a hash of the labels: a renamed GLUE folder has them in another order."""
+        return f"{self.fingerprint} {sha256(repr(self.labels).encode()).hexdigest()}"
+
 
 @dataclass(frozen=True)
 class EncodedData:
@@ -71,7 +77,12 @@ def read(recipe: FineTune) -> TaskData:
 
     train = read_file(given.train)
     if given.dev is None:
-        train, dev = split_dev(train, classes=form == "classify" and recipe.task.kind != "write")
+        classes = form == "classify" and recipe.task.kind != "write"
+        train, dev = split_dev(train, classes)
+        if train.examples and not dev.examples:
+            fact = f"{terminal.count_of(len(train.examples), 'example')}, too few to hold one out for evaluation"
+            needed = "at least two of a class" if classes else "at least two"
+            raise TextError(given.train, f"has {fact}", f"Give {needed}, or a dev file: --dev FILE")
     else:
         dev = read_file(given.dev)
     for part, path in ((train, given.train), (dev, given.dev or given.train)):
@@ -174,6 +185,8 @@ def build_task(recipe: FineTune, shape: NetworkConfig, data: TaskData) -> Task:
         others = [name for name in HF_TASKS if name in classes]
         raise RecipeError("task.kind", fact, f"Use {' or '.join(others or FEATURE_TASKS)}")
     task = TASKS[kind](build_network(shape), recipe.task.settings, data.labels)
+    if isinstance(task, SequenceClassification):
+        task.check_classes()
     if isinstance(task, SequenceClassification) and task.config.class_weights == "balanced":
         task.set_class_weights(one.label for one in data.train.examples if isinstance(one, Example))
     return task

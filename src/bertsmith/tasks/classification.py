@@ -64,8 +64,8 @@ class SequenceClassification(Task):
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, ("number",) if config.problem == "regression" else labels)
-        if config.problem != "regression" and len(labels) < 2:
-            raise RecipeError("task", f"there is only one class, {labels}", "Give examples of at least two")
+        if config.problem == "single_label":
+            self.check_classes()
         if config.problem == "single_label" and config.metric not in ("accuracy", "macro_f1") and len(labels) != 2:
             raise RecipeError("task.metric", f"'{config.metric}' needs two classes", "Use accuracy or macro_f1")
         if config.pooling is not None:
@@ -79,6 +79,11 @@ class SequenceClassification(Task):
         self.mean, self.deviation = 0.0, 1.0  # of the numbers, by which outputs of the head are standardised
         self.class_weights: Tensor | None  # None: all the same
         self.register_buffer("class_weights", None, persistent=False)
+
+    def check_classes(self) -> None:
+        """Refuse fewer than two classes. A trained multi-label model may have one, with a sigmoid of its own."""
+        if self.config.problem != "regression" and len(self.labels) < 2:
+            raise RecipeError("task", f"there is only one class, {self.labels}", "Give examples of at least two")
 
     def set_class_weights(self, labels: Iterable[Any]) -> None:
         """Set class weights by the frequency of these labels.

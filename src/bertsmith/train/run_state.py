@@ -5,6 +5,8 @@ from typing import Any
 
 from bertsmith.train.checkpoint import Checkpoint
 
+OTHER_DATA = "was begun with other data", "Choose another folder, or give it the same data"
+
 
 @dataclass(kw_only=True)
 class RunState:

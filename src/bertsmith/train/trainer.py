@@ -29,7 +29,7 @@ from bertsmith.train.evaluate import Validation
 from bertsmith.train.hardware import keep_freed_memory
 from bertsmith.train.log import Log
 from bertsmith.train.overhead import Overhead
-from bertsmith.train.run_state import RunState
+from bertsmith.train.run_state import OTHER_DATA, RunState
 from bertsmith.train.schedules import ScheduleConfig, learning_rate_factor
 from bertsmith.train.signals import Interrupted, Signals
 from bertsmith.train.step import Step
@@ -191,7 +191,7 @@ class Trainer:
         """Go on from a checkpoint."""
         state = RunState.from_checkpoint(saved)
         if state.data_fingerprint != self.feed.fingerprint:
-            raise RunError(self.folder, "was begun with other data", "Choose another folder, or give it the same data")
+            raise RunError(self.folder, *OTHER_DATA)
         self.state = state
         self.train_step.load_state_dict(saved.tensors, state.averaged_updates)
         self.best_weights = saved.tensors.get("best_model", {})

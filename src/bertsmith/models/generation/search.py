@@ -74,8 +74,17 @@ class GenerationConfig:
         if abs(self.length_penalty) > MAX_LENGTH_PENALTY:
             fact = f"is {self.length_penalty}, an exponent"
             raise RecipeError("length_penalty", fact, f"Give -{MAX_LENGTH_PENALTY} to {MAX_LENGTH_PENALTY}")
+        if self.min_new_tokens > self.max_new_tokens:
+            fact = f"is {self.min_new_tokens}, and max_new_tokens {self.max_new_tokens}"
+            raise RecipeError("min_new_tokens", fact, "Give at most as many")
         if self.num_beams > 1 and self.samples > self.num_beams:
             raise RecipeError("samples", f"is {self.samples}, of {self.num_beams} beams", "Take as many beams")
+        if self.num_beams > 1 and self.temperature not in (0, GenerationConfig.temperature):
+            fact = f"is {self.temperature}, and a beam search draws nothing"
+            raise RecipeError("temperature", fact, "Leave it out, or set num_beams=1")
+        if self.num_beams == 1 and self.length_penalty != GenerationConfig.length_penalty:
+            fact = f"is {self.length_penalty}, of beam search alone"
+            raise RecipeError("length_penalty", fact, "Set num_beams to 2 or more, or leave it out")
 
 
 def draw_uniforms(rows: Sequence[Sequence[int]], config: GenerationConfig, count: int) -> Float[Tensor, "B M"]:

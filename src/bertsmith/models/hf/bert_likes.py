@@ -105,7 +105,7 @@ class Roberta(BertLike):
         **TASK_HEADS,
     }
     pretrained = frozenset({"mlm_head"})
-    special_tokens = {"pad_token_id": "padding", "bos_token_id": "start", "eos_token_id": "stop"}
+    special_tokens = {"bos_token_id": "start", "eos_token_id": "stop"}  # positions begin after the fixed pad_token_id
     tied_weights = {
         "lm_head.decoder.weight": "embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",

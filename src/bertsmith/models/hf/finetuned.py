@@ -1,5 +1,6 @@
 """The task of a fine-tuned folder: its kind, labels, problem type and pooling, in transformers' config.json."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,17 @@ def finetuned_task(
     pooling = _pooling(config_json, layout, path) if task in ("classify", "choose") else "first"
     if task == "choose" and pooling != "first":
         raise FolderError(path, "its multiple choice pools the mean of all tokens", "Only first tokens can be read")
+    # Probabilities are given by label; tags are read as names of entities and stay as they are.
+    labels = distinct(labels) if task == "classify" else labels
     return FinetunedTask(task=task, labels=labels, problem=problem, pooling=pooling)
+
+
+def distinct(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels, those that occur more than once with their id: `x (0)` and `x (1)`."""
+    counts = Counter(labels)
+    if len(counts) == len(labels):
+        return labels
+    return distinct(tuple(f"{one} ({number})" if counts[one] > 1 else one for number, one in enumerate(labels)))
 
 
 def labels_of(config_json: dict[str, Any], path: object) -> tuple[str, ...]:

@@ -101,7 +101,11 @@ def read(folder: str | Path) -> ModelFolder:
     config_json = read_json(file_inside(folder, CONFIG))
     config = convert.from_config_json(config_json, folder / CONFIG)
     layout = layout_of(config)
-    stored, tied = _stored_weights(folder, layout, layout.second_names(config))
+    second_names = layout.second_names(config)
+    stored, tied = _stored_weights(folder, layout, second_names)
+    if config_json.get("tie_word_embeddings") is True:  # transformers 5 ties T5 v1.1, too, and writes one table
+        apart = {copy: name for copy, name in layout.tied_weights.items() if copy not in second_names}
+        stored = {copy: stored[name] for copy, name in apart.items() if name in stored} | stored
     layers = config.layers + config.decoder_layers
     distinct = config.distinct + config.decoder_layers  # a shared layer has one set of weights
     if distinct > len(stored) or layers > MAX_LAYERS:

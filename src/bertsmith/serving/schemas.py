@@ -60,6 +60,7 @@ class RerankBody(Body):
 
     query: str
     texts: Annotated[list[str], Meta(min_length=1)]
+    positive: str | None = None  # the class that means relevant, of a cross-encoder whose names do not say it
     return_text: bool = False
     top_n: Positive | None = None
 

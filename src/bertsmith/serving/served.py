@@ -18,7 +18,8 @@ from bertsmith.text.tokenizer import Tokenizer
 QUEUE_TOKENS = {"cpu": 131_072, "cuda": 2_097_152}  # that wait or are being computed, by default
 MAX_QUEUES = 4  # full queues of work that one request may be; the queue lets any request in while it is empty
 ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model can do
-    "embed": "/v1/embeddings, /embed, /similarity, /rerank",
+    "embed": "/v1/embeddings, /embed, /similarity",
+    "rerank": "/rerank",
     "predict": "/predict",
     "fill": "/fill",
     "score": "/score",

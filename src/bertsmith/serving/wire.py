@@ -22,7 +22,8 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     task: str  # of fine-tuning; empty after pretraining alone
     labels: list[str]
     sentence: bool  # whether it was made for sentence embeddings
-    reranks: bool  # whether its predictions for pairs of texts are numbers, or probabilities of two classes
+    reranks: bool  # whether it is a cross-encoder: of pairs of texts it predicts a number, or one of two classes
+    positives: list[str] = []  # of two classes the one that means relevant; both if that is not known
     columns: list[str]  # of the texts that it was fine-tuned on, where they are known
     description: str
     max_length: int  # of a sequence, in tokens

@@ -1,4 +1,4 @@
-"""Texts are ranked by the class that means relevant, in whatever order the classes are, or the client has to name it."""
+"""Texts are ranked by the class that means relevant, in any order of the classes, or the client has to name it."""
 
 from collections.abc import Iterator
 from dataclasses import replace

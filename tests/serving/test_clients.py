@@ -109,5 +109,5 @@ def test_hugging_faces_client_writes(
         assert continues.text_generation("the cat", max_new_tokens=5, do_sample=False) == greedy
         with pytest.raises(ValidationError, match="stream: is not supported"):
             list(continues.text_generation("the cat", stream=True))
-        with pytest.raises(ValidationError, match="parameters.repetition_penalty: is not supported"):
+        with pytest.raises(ValidationError, match=r"parameters\.repetition_penalty: is not supported"):
             continues.text_generation("the cat", repetition_penalty=1.3)

@@ -157,6 +157,8 @@ def test_requests_follow_each_other_on_a_connection(port: int) -> None:
             connection.sendall(head(len(BODY)) + BODY)
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
         connection.sendall(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+        connection.sendall(b"HEAD /embed HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 405 ")
         connection.sendall((head(len(BODY)) + BODY) * 2)  # pipelined
         answer = b""

@@ -116,8 +116,9 @@ async def text_classification(request: Request, model: FrontModel, body: Inferen
 
 def _pair(given: str | Record) -> str | list[str] | Record:
     """A pair of texts in the form of transformers, as ours; any other record has the columns of the training data."""
-    is_pair = isinstance(given, dict) and given.keys() == {"text", "text_pair"}
-    return [given["text"], given["text_pair"]] if is_pair else given
+    if isinstance(given, dict) and given.keys() == {"text", "text_pair"}:
+        return [given["text"], given["text_pair"]]
+    return given
 
 
 def _classes(value: dict[str, Any]) -> list[dict[str, Any]]:

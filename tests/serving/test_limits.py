@@ -274,7 +274,11 @@ def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: 
     with local({"plain": models["plain"]}, {"queue_requests": 1}) as server, listening(server) as port:
         with connect(port) as connection:
             server.counters.add("pending_requests")
-            for path, error in (("/embed?x", b'"error_type":"overloaded"'), ("/v1/embeddings", b'"code":"overloaded"')):
+            for path, error in (
+                ("/embed?x", b'"error_type":"overloaded"'),
+                ("/v1/embeddings", b'"code":"overloaded"'),
+                ("/models/plain/v1/embeddings", b'"code":"overloaded"'),
+            ):
                 began = time.monotonic()
                 connection.sendall(head(5_000, path) + b"{" * 4_999)  # no JSON, and not even whole
                 answer = one_answer(connection)

@@ -1,5 +1,6 @@
 """Exported folders are served by ONNX Runtime, with the answers of the library and only the verbs that a graph has."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def test_a_cross_encoder_reranks_as_a_graph_too(tmp_path: Path) -> None:
     with local({"graph": load(graph_of(judge, tmp_path / "graph"), backend="onnx")}) as server:
         [listed] = server.ask("GET", "/v1/models").json["data"]
         assert "rerank" in listed["verbs"]
+        assert abs(listed["created"] - time.time()) < 600
         found = [one["index"] for one in server.post("/rerank", BODY)]
         assert found == [index for index, _ in ranked(judge, "entailment")]
         line = server.refusal("/embed", {"inputs": "x"}, 422)

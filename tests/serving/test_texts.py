@@ -178,3 +178,21 @@ def test_head_is_get_without_the_body(server: LocalServer, path: str) -> None:
     head, get = server.ask("HEAD", path), server.ask("GET", path)
     assert (head.status, head.headers, head.content) == (200, get.headers, b"")
     assert get.content
+
+
+def test_cosines_are_never_above_one(server: LocalServer) -> None:
+    texts = prose(40, 3)
+    for text in texts:
+        inputs = {"source_sentence": text, "sentences": texts}
+        found = server.post("/models/plain/similarity", {"inputs": inputs})
+        assert max(map(abs, found)) <= 1
+
+
+def test_predictions_read_as_many_tokens_as_those_of_the_library(tmp_path: Path) -> None:
+    own = {"bertsmith": {"trained_on": {"max_length": 8}}}
+    model = load(saved(tmp_path, "class", extra=own), "cpu")
+    text = "the old dog sees the green garden"
+    with local({"reviews": model}) as server:
+        found = server.post("/predict", {"inputs": text})
+        assert found["truncated_tokens"] == model.predict(text).truncated_tokens == 1
+        assert found["probabilities"] == pytest.approx(model.predict(text).probabilities, abs=1e-6)

@@ -94,7 +94,7 @@ async def _cosines(request: Request, model: FrontModel, first: str, others: list
     rows = await tokenise(model, [first, *others], request.limits)
     vectors = (await embed(request.served, request.settings, model, rows, normalise=True)).vectors
     found: NDArray[np.float32] = (vectors[1:] * vectors[0]).sum(1)  # row by row, so that neighbours change no bit
-    return found
+    return np.clip(found, -1, 1)  # float32 rounds some above 1
 
 
 def _positive(model: FrontModel, asked: str | None) -> str | None:

@@ -5,7 +5,6 @@ An input is run with whatever others are waiting; its result does not depend on 
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ import torch
 from bertsmith.inference.inputs import as_examples
 from bertsmith.inference.model import Model
 from bertsmith.inference.onnx_model import OnnxModel
-from bertsmith.models.hf.folder import WEIGHTS
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import LanguageModel
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.serving.relevance import positives
-from bertsmith.serving.wire import ServedModel
+from bertsmith.serving.wire import ServedModel, created
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.tasks.text_to_text import TextToText
@@ -56,8 +54,13 @@ def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]
     assert isinstance(task, Task)
     given = [tuple(one) if isinstance(one, list) else one for one in inputs]
     examples, _ = as_examples(model.input_format(), given)
-    items, detailed = task.preprocess(examples, model.tokenizer, model.max_length), model.task in ("tag", "answer")
-    return predict(task, examples, items, device=model.device, detailed=detailed, outputs=model.task_outputs)
+    items = task.preprocess(examples, model.tokenizer, model.prediction_length)
+    detailed = model.task in ("tag", "answer")
+    found = predict(task, examples, items, device=model.device, detailed=detailed, outputs=model.task_outputs)
+    for item in items:
+        if item.truncated:
+            found[item.example]["truncated_tokens"] = item.truncated
+    return found
 
 
 def _reranks(model: Model) -> bool:
@@ -123,7 +126,7 @@ def describe(name: str, model: Model) -> ServedModel:
     verbs = [verb for verb, how in VERBS.items() if how.can(model)]
     embeds, sentence = "embed" in verbs, model.sentence_config
     columns = model.input_format().texts if "predict" in verbs else ()
-    weights, reranks = Path(model.path) / WEIGHTS, _reranks(model)
+    reranks = _reranks(model)
     return ServedModel(
         name=name,
         folder=model.path,
@@ -140,5 +143,5 @@ def describe(name: str, model: Model) -> ServedModel:
         width=model.trunk.config.width if embeds else 0,
         normalise=sentence.normalise,
         for_tasks=model.objective.trunk.config.architecture != "decoder",
-        created=int(weights.stat().st_mtime) if weights.exists() else 0,
+        created=created(model.path),
     )

@@ -5,6 +5,7 @@ The model process begins with a `Hello`; then a front sends jobs and gets result
 
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,6 +34,12 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     for_tasks: bool = True  # whether the tokenizer puts special tokens around texts that the folder leaves out
     images: bool = False  # whether its inputs are images, and no texts
     created: int = 0  # seconds since 1970: when the weights were written
+
+
+def created(folder: str) -> int:
+    """When the newest weights of a folder, or the graphs of an exported one, were written."""
+    files = [*Path(folder).glob("*.safetensors"), *Path(folder).glob("*.onnx")]
+    return max((int(file.stat().st_mtime) for file in files), default=0)
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

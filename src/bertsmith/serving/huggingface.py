@@ -187,7 +187,7 @@ async def question_answering(request: Request, model: FrontModel, body: Inferenc
 
 
 async def text_to_text(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
-    """The text by all the names under which clients look for it, since the endpoint is not told which it is."""
+    """The text by all the names under which clients look for it, since the request does not name its task."""
     _parameters(body)
     texts, _ = as_list(convert(body.inputs, schemas.Texts), request.limits)
     values, _ = await run_texts(request, model, "translate", texts, factor=6)

@@ -25,7 +25,7 @@ def describe(model: FrontModel) -> dict[str, Any]:
     known = {"verbs": served.verbs, "task": served.task, "labels": served.labels, "max_length": served.max_length}
     known |= {"columns": served.columns, "mask": model.mask}
     known |= {"images": served.images, "positives": served.positives}
-    known |= {"reranks": served.reranks and len(served.positives) < 2}  # without being told which class is relevant
+    known |= {"reranks": served.reranks and len(served.positives) < 2}  # without a class in the request
     openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "bertsmith"}
     return openai | known | {"dimensions": served.width, "description": served.description}
 

@@ -131,6 +131,12 @@ def test_nothing_is_written_about_nothing_and_no_text_is_lost(model: Model) -> N
     assert [bool(one.translation) for one in found] == [True, False, True]
 
 
+def test_the_prediction_for_nothing_is_its_translation(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = torch.tensor(model.tokenizer.encode(["dog"])[0], dtype=torch.float32)
+    monkeypatch.setattr(model.objective, "outputs", lambda tokens: [written] * (len(tokens.bounds) - 1))
+    assert [one["text"] for one in model.predict(["", "the cat", " "])] == ["", "dog", ""]
+
+
 def test_what_is_too_long_is_cut_and_told(model: Model) -> None:
     with pytest.warns(UserWarning, match="text 2: 21 of its tokens were not read"):
         model.translate(["cat", " ".join(["cat"] * 60)])

@@ -18,12 +18,14 @@ from bertsmith.errors import FolderError
 from bertsmith.files import file_inside
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.vision_layout import VISION_LAYOUTS
 
 pytestmark = pytest.mark.slow("tries thousands of damaged files")
 
 KNOWN = (
     "'bert', 'roberta', 'xlm-roberta', 'camembert', 'distilbert', 'mpnet', 'albert', 'electra', 'modernbert', "
-    "'openai-gpt', 'gpt2', 't5' or 'marian'"
+    "'openai-gpt', 'gpt2', 't5', 'marian', 'bertsmith' (such as ELMo and LSTMs), or of images "
+    + ", ".join(f"'{kind}'" for kind in VISION_LAYOUTS)
 )
 
 
@@ -37,6 +39,10 @@ def at_once(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
+        (
+            {"model_type": "word2vec"},
+            "holds word vectors, and no network that reads texts. Use similar, analogy or search.",
+        ),
         (
             {"model_type": "bart"},
             f"model_type is 'bart'. Only {KNOWN} can be opened.",

@@ -219,6 +219,10 @@ def test_random_numbers_depend_on_seed_prompt_sample_and_position_only() -> None
             {"temperature": 1e-39},
             "temperature: is 1e-39, and logits are divided by it. Give 0, which is greedy decoding, or at least 0.001.",
         ),
+        (
+            {"temperature": 1e39},
+            "temperature: is 1e+39, at which every token is as likely. Give at most 1000.",
+        ),
         ({"top_p": 1e-46}, "top_p: is 1e-46, which leaves no token. Give at least 0.000001."),
         ({"length_penalty": float("nan")}, "length_penalty: is nan. Give a number."),
         ({"length_penalty": 1e6}, "length_penalty: is 1000000.0, an exponent. Give -10 to 10."),

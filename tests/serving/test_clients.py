@@ -9,12 +9,13 @@ import numpy as np
 import openai
 import pytest
 from huggingface_hub import InferenceClient
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.errors import HfHubHTTPError, ValidationError
 from inference import photos
 from inference.test_load import plain, saved
 from serving.running import RunningServer, running
 
 import bertsmith
+from bertsmith.inference.model import Model
 
 MODELS = ("plain", "reviews", "ner", "squad", "photos")
 pytestmark = pytest.mark.slow("starts a server")
@@ -90,3 +91,23 @@ def test_hugging_faces_client_does_its_tasks(
     assert len(client("photos").image_classification(str(image), top_k=1)) == 1  # as JSON and not as the file itself
     with pytest.raises(HfHubHTTPError, match="422"):
         client("ner/pipeline/fill-mask").fill_mask("the [MASK]")
+
+
+def test_hugging_faces_client_writes(
+    writing_models: dict[str, Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    gpt, translator = writing_models.values()
+    with running(tmp_path, gpt.path, translator.path) as server:
+        writes = InferenceClient(base_url=f"{server.url}/models/translator")
+        known = translator.translate("the cat")
+        assert writes.translation("the cat").translation_text == known
+        assert writes.summarization("the cat").summary_text == known
+        assert writes.text_generation("the cat") == known
+        continues = InferenceClient(base_url=f"{server.url}/models/gpt")
+        greedy = gpt.generate("the cat", max_new_tokens=5, temperature=0)
+        assert continues.text_generation("the cat", max_new_tokens=5, do_sample=False) == greedy
+        with pytest.raises(ValidationError, match="stream: is not supported"):
+            list(continues.text_generation("the cat", stream=True))
+        with pytest.raises(ValidationError, match=r"parameters\.repetition_penalty: is not supported"):
+            continues.text_generation("the cat", repetition_penalty=1.3)

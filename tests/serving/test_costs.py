@@ -107,6 +107,7 @@ def test_the_words_of_an_answer_are_limited(writers: LocalServer, path: str, bod
     [
         ({"temperature": 1e-39}, "body: Expected `temperature` 0, or at least 0.001"),
         ({"temperature": 5e-324}, "body: Expected `temperature` 0, or at least 0.001"),
+        ({"temperature": 1e39}, "body: Expected `float` <= 1000.0"),
         ({"top_p": 5e-324}, "body: Expected `float` >= 1e-06"),
         ({"num_beams": 2, "length_penalty": 2_000}, "body: Expected `float` <= 10"),
         ({"num_beams": 2, "length_penalty": -2_000}, "body: Expected `float` >= -10"),
@@ -118,7 +119,9 @@ def test_numbers_that_leave_none_are_refused(writers: LocalServer, option: dict[
     assert refused.startswith(line.replace("body", "inputs"))
 
 
-@pytest.mark.parametrize("option", [{"temperature": 1e-3}, {"num_beams": 2, "length_penalty": -10.0}, {"top_p": 1e-6}])
+@pytest.mark.parametrize(
+    "option", [{"temperature": 1e-3}, {"temperature": 1e3}, {"num_beams": 2, "length_penalty": -10.0}, {"top_p": 1e-6}]
+)
 def test_the_ends_of_each_range_work(writers: LocalServer, option: dict[str, Any]) -> None:
     body = {"inputs": ["the", "the cat"], "model": "gpt", "max_new_tokens": 4_096, **option}
     assert len(writers.post("/generate", body)) == 2

@@ -119,6 +119,12 @@ def test_models_say_that_they_take_images(server: LocalServer) -> None:
     assert "image/*" not in paths["/fill"]["post"]["requestBody"]["content"]
 
 
+def test_a_server_of_images_alone_says_that_it_reads_no_texts(model: ImageModel) -> None:
+    with local({"photos": model}) as server:
+        line = "model: none here can read texts. photos answers /predict, /embed, /inspect for images."
+        assert server.refusal("/v1/embeddings", {"input": "x"}, 422) == line
+
+
 def test_a_convolutional_network_is_served_without_inspection(tmp_path: Path) -> None:
     loaded = load(photos.convnet(tmp_path), "cpu")
     with local({"convnet": loaded}) as server:
@@ -139,10 +145,10 @@ def test_a_convolutional_network_is_served_without_inspection(tmp_path: Path) ->
         ("/models/photos/predict", {"inputs": {"a": 1}}, "", 422, "inputs 1: is no image in base64."),
         ("/models/photos/predict", {"inputs": []}, "", 422, "inputs: is an empty list."),
         ("/models/photos/predict", {"inputs": ["YQ=="] * 3000}, "", 413, "inputs: 3,000 are more than 2,048."),
-        ("/models/photos/fill", {"inputs": "x"}, "", 422, "model photos: cannot fill. It answers /predict, /embed, "),
-        ("/models/photos/tokenize", {"inputs": "x"}, "", 422, "model photos: cannot do this. It answers /predict"),
-        ("/v1/embeddings", {"model": "photos", "input": "x"}, "", 422, "model photos: cannot embed. It answers"),
-        ("/models/reviews/predict", png(), "image/png", 422, "model reviews: cannot predict. It answers"),
+        ("/models/photos/fill", {"inputs": "x"}, "", 422, "model photos: reads images and no texts. It answers /pre"),
+        ("/models/photos/tokenize", {"inputs": "x"}, "", 422, "model photos: reads images and no texts. It answ"),
+        ("/v1/embeddings", {"model": "photos", "input": "x"}, "", 422, "model photos: reads images and no texts."),
+        ("/models/reviews/predict", png(), "image/png", 422, "model reviews: reads texts and no images. It"),
         ("/models/reviews/predict", {"inputs": "x", "top_k": 2}, "", 422, "top_k: is for models of images."),
         ("/fill", png(), "image/png", 415, "body: is no JSON. This route takes no images"),
         ("/predict", b"--x--", "multipart/form-data", 400, "body: is a form without a boundary."),

@@ -157,6 +157,8 @@ def test_requests_follow_each_other_on_a_connection(port: int) -> None:
             connection.sendall(head(len(BODY)) + BODY)
             assert one_answer(connection).startswith(b"HTTP/1.1 200 OK")
         connection.sendall(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+        connection.sendall(b"HEAD /embed HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 405 ")
         connection.sendall((head(len(BODY)) + BODY) * 2)  # pipelined
         answer = b""
@@ -272,7 +274,11 @@ def test_a_full_server_refuses_before_it_reads_and_keeps_the_connection(models: 
     with local({"plain": models["plain"]}, {"queue_requests": 1}) as server, listening(server) as port:
         with connect(port) as connection:
             server.counters.add("pending_requests")
-            for path, error in (("/embed?x", b'"error_type":"overloaded"'), ("/v1/embeddings", b'"code":"overloaded"')):
+            for path, error in (
+                ("/embed?x", b'"error_type":"overloaded"'),
+                ("/v1/embeddings", b'"code":"overloaded"'),
+                ("/models/plain/v1/embeddings", b'"code":"overloaded"'),
+            ):
                 began = time.monotonic()
                 connection.sendall(head(5_000, path) + b"{" * 4_999)  # no JSON, and not even whole
                 answer = one_answer(connection)

@@ -1,11 +1,14 @@
 """Exported folders are served by ONNX Runtime, with the answers of the library and only the verbs that a graph has."""
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from inference.test_onnx import finetuned, graph_of, sentence_graph_of
 from serving.local import LocalServer, local
+from serving.test_reranking import BODY, ranked, two_classes
 from tasks.small import prose, shape, tokenizer
 
 from bertsmith.inference.load import load
@@ -53,3 +56,15 @@ def test_a_graph_is_asked_only_for_what_it_has(server: LocalServer) -> None:
     assert "embed" in verbs["vectors"]
     assert "embed" not in verbs["class"] | verbs["tag"]
     assert all(not found & {"score", "inspect"} for found in verbs.values())
+
+
+def test_a_cross_encoder_reranks_as_a_graph_too(tmp_path: Path) -> None:
+    judge = two_classes(tmp_path / "judge", "entailment", "not_entailment")
+    with local({"graph": load(graph_of(judge, tmp_path / "graph"), backend="onnx")}) as server:
+        [listed] = server.ask("GET", "/v1/models").json["data"]
+        assert "rerank" in listed["verbs"]
+        assert abs(listed["created"] - time.time()) < 600
+        found = [one["index"] for one in server.post("/rerank", BODY)]
+        assert found == [index for index, _ in ranked(judge, "entailment")]
+        line = server.refusal("/embed", {"inputs": "x"}, 422)
+        assert line == "model: none here can embed. graph answers /rerank, /predict, /tokenize."

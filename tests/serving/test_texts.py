@@ -149,3 +149,50 @@ def test_routes_and_methods_that_are_not_there_are_refused(server: LocalServer) 
     assert server.ask("GET", "/v1/models/ner").json["task"] == "tag"
     assert [one["id"] for one in server.ask("GET", "/v1/models").json["data"]] == ["plain", "reviews", "ner", "squad"]
     assert server.ask("GET", "/ready").json["status"] == "ready"
+
+
+def test_the_name_of_a_model_stands_before_any_route(server: LocalServer) -> None:
+    body = {"input": "the cat", "model": "plain"}
+    found = server.post("/models/plain/v1/embeddings", {"input": "the cat"})
+    assert found == server.post("/v1/embeddings", body)
+    assert server.ask("GET", "/models/plain/v1/models").json == server.ask("GET", "/v1/models").json
+    assert server.ask("GET", "/models/plain/v1/models/ner").json["id"] == "ner"
+    missing = server.ask("POST", "/models/nobody/v1/embeddings", body)
+    assert missing.json["error"]["message"] == "model: there is no 'nobody' here. Served: plain, reviews, ner, squad."
+    for method in ("GET", "POST"):
+        reply = server.ask(method, "/models/plain/v1/nowhere", {})
+        line = "/models/plain/v1/nowhere: is no route of this server. GET /openapi.json lists them."
+        assert (reply.status, reply.json["error"]) == (404, line)
+
+
+def test_a_name_with_slashes_is_told_from_a_route(models: dict[str, Model]) -> None:
+    with local({"ours/plain": models["plain"]}) as server:
+        vectors = server.post("/embed", {"inputs": "the cat"})
+        assert server.post("/models/ours/plain/embed", {"inputs": "the cat"}) == vectors
+        assert server.post("/models/ours/plain/pipeline/feature-extraction", {"inputs": "the cat"}) == vectors
+        assert server.post("/models/ours/plain", {"inputs": "the [MASK]"})[0]["token_str"]
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/ready", "/openapi.json", "/v1/models"])
+def test_head_is_get_without_the_body(server: LocalServer, path: str) -> None:
+    head, get = server.ask("HEAD", path), server.ask("GET", path)
+    assert (head.status, head.headers, head.content) == (200, get.headers, b"")
+    assert get.content
+
+
+def test_cosines_are_never_above_one(server: LocalServer) -> None:
+    texts = prose(40, 3)
+    for text in texts:
+        inputs = {"source_sentence": text, "sentences": texts}
+        found = server.post("/models/plain/similarity", {"inputs": inputs})
+        assert max(map(abs, found)) <= 1
+
+
+def test_predictions_read_as_many_tokens_as_those_of_the_library(tmp_path: Path) -> None:
+    own = {"bertsmith": {"trained_on": {"max_length": 8}}}
+    model = load(saved(tmp_path, "class", extra=own), "cpu")
+    text = "the old dog sees the green garden"
+    with local({"reviews": model}) as server:
+        found = server.post("/predict", {"inputs": text})
+        assert found["truncated_tokens"] == model.predict(text).truncated_tokens == 1
+        assert found["probabilities"] == pytest.approx(model.predict(text).probabilities, abs=1e-6)

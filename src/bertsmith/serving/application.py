@@ -19,6 +19,7 @@ from bertsmith.serving.counters import OTHER
 from bertsmith.serving.exchange import Answer, Request, Route
 from bertsmith.serving.faults import log_fault
 from bertsmith.serving.huggingface import PIPELINE
+from bertsmith.serving.paths import PATHS
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.routes import OPEN, ROUTES
 from bertsmith.serving.schemas import decode
@@ -47,33 +48,36 @@ class Application:
         if scope["type"] != "http":
             return
         began, route = time.perf_counter(), OTHER
+        path, model = split(scope["path"])
         try:
-            route = route_path(split(scope["path"])[0])
-            answer = await self._answer(scope, receive)
+            route = route_path(path)
+            answer = await self._answer(scope, receive, path, model)
         except RequestError as refusal:
-            answer = refused(refusal, scope["path"])
+            answer = refused(refusal, path)
         except DisconnectedError:
             return
         except BertsmithError as error:  # a text that the tokenizer cannot read
-            answer = refused(RequestError.of(error.parts), scope["path"])
+            answer = refused(RequestError.of(error.parts), path)
         except Exception as error:
             log_fault(error)
             fact = f"{type(error).__name__}, a fault of the server"
-            answer = refused(RequestError(500, "server", fact, "Its log has the place"), scope["path"])
+            answer = refused(RequestError(500, "server", fact, "Its log has the place"), path)
         self.served.counters.count_request(route, answer.status, time.perf_counter() - began)
         headers = [(b"content-type", answer.kind), (b"content-length", str(len(answer.content)).encode())]
         await send({"type": "http.response.start", "status": answer.status, "headers": [*headers, *answer.headers]})
-        await send({"type": "http.response.body", "body": answer.content})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.content})
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, receive: Receive, path: str, model: str | None) -> Answer:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        path, model = split(scope["path"])
-        if self.settings.key and (scope["method"], path) not in OPEN:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        if self.settings.key and (method, path) not in OPEN:
             authorise(headers.get(b"authorization", b""), self.settings.key)
         if not self.settings.key:
             check_host(headers, self.settings.host)
         check_origin(headers)
-        route = find(scope["method"], path)
+        if model and "/" in model and self.served.models and model not in self.served.models:
+            raise no_route(scope["path"])  # what follows the name of the model is none
+        route = find(method, path)
         request = Request(self.settings, self.served, path, model)
         if route.body is None:
             return await route.handle(request, None)
@@ -154,17 +158,18 @@ def check_host(headers: dict[bytes, bytes], own: str) -> None:
 
 
 def split(path: str) -> tuple[str, str | None]:
-    """A path without the name of a model before it, and that name: `/models/mine/fill` is `/fill` of `mine`."""
+    """A path without the name of a model before it, and that name: `/models/mine/fill` is `/fill` of `mine`.
+
+    A name may have slashes: the route is the longest that the path ends with.
+    """
     if not path.startswith(MODELS):
         return path, None
-    rest = path.removeprefix(MODELS)
-    name, pipeline, task = rest.partition(PIPELINE)
-    if pipeline:
-        return pipeline + task, name
-    name, _, last = rest.rpartition("/")
-    if name and ("POST", f"/{last}") in ROUTES:
-        return f"/{last}", name
-    return "/", rest.rstrip("/")
+    name = path.removeprefix(MODELS).split("/")
+    for parts in (3, 2, 1):
+        route = "/" + "/".join(name[-parts:])
+        if len(name) > parts and route_path(route) in PATHS:
+            return route, "/".join(name[:-parts])
+    return "/", "/".join(name)
 
 
 def route_path(path: str) -> str:
@@ -178,7 +183,11 @@ def find(method: str, path: str) -> Route:
         return route
     if methods := [known for known, start in ROUTES if start == route_path(path)]:
         raise RequestError(405, path[:80], f"does not answer {method}", f"Use {' or '.join(methods)}", allow=methods)
-    raise RequestError(404, path[:80], "is no route of this server", "GET /openapi.json lists them")
+    raise no_route(path)
+
+
+def no_route(path: str) -> RequestError:
+    return RequestError(404, path[:80], "is no route of this server", "GET /openapi.json lists them")
 
 
 def refused(refusal: RequestError, path: str) -> Answer:

@@ -75,11 +75,12 @@ async def similarity(request: Request, body: SimilarityBody) -> Answer:
 
 async def rerank(request: Request, body: RerankBody) -> Answer:
     """By a cross-encoder, that is a model fine-tuned on pairs, where it is one; else by the cosine of embeddings."""
-    model = request.find(body.model, "embed")
+    model = request.find(body.model, "rerank")
     texts, _ = as_list(body.texts, request.limits)
+    positive = _positive(model, body.positive)
     if model.served.reranks:
-        predictions, _ = await run_texts(request, model, "predict", [[body.query, text] for text in texts])
-        scores = np.array([_relevance(one) for one in predictions])
+        pairs = [[body.query, text] for text in texts]
+        scores = np.array((await run_texts(request, model, "rerank", pairs, positive=positive))[0])
     else:
         scores = await _cosines(request, model, body.query, texts)
     order = np.argsort(-scores, kind="stable")[: body.top_n]
@@ -93,9 +94,16 @@ async def _cosines(request: Request, model: FrontModel, first: str, others: list
     rows = await tokenise(model, [first, *others], request.limits)
     vectors = (await embed(request.served, request.settings, model, rows, normalise=True)).vectors
     found: NDArray[np.float32] = (vectors[1:] * vectors[0]).sum(1)  # row by row, so that neighbours change no bit
-    return found
+    return np.clip(found, -1, 1)  # float32 rounds some above 1
 
 
-def _relevance(prediction: dict[str, Any]) -> float:
-    """A regression's number, or the probability of the second of two classes."""
-    return float(prediction["number"] if "number" in prediction else list(prediction["probabilities"].values())[1])
+def _positive(model: FrontModel, asked: str | None) -> str | None:
+    """The class whose probability is the relevance of a text; None for a number or a cosine."""
+    positives = model.served.positives
+    if asked is not None and (not positives or asked not in model.served.labels):
+        remedy = f"Give one of: {', '.join(model.served.labels)}" if positives else "Leave it out"
+        raise RequestError(422, "positive", f"'{asked[:80]}' is no class by which {model} reranks", remedy)
+    if asked is None and len(positives) > 1:
+        fact = f"has the classes '{positives[0]}' and '{positives[1]}', and does not know which of them means relevant"
+        raise RequestError(422, f"model {model}", fact, f'Name it: "positive": "{positives[0]}"')
+    return asked or next(iter(positives), None)

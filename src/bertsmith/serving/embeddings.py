@@ -57,9 +57,7 @@ async def embed(
     truncate: bool = True,
 ) -> Embedded:
     """The vectors of texts that are given by their token ids."""
-    width = model.served.width
-    if dimensions is not None and dimensions > width:
-        raise RequestError(422, "dimensions", f"is {dimensions}, and the vectors have {width}", f"Give 1 to {width}")
+    check_dimensions(model, dimensions)
     most = model.served.embedding_length - model.special_tokens
     if not truncate and (longest := max(map(len, rows), default=0)) > most:
         fact = f"one has {longest + model.special_tokens} tokens, and {model} reads {model.served.embedding_length}"
@@ -69,7 +67,21 @@ async def embed(
     packed = [one.tobytes() for one in ids]
     result = await served.run(model, "embed", packed, tokens, precision=settings.precision)
     assert result.values is not None
-    vectors = np.frombuffer(b"".join(result.values), np.float32).reshape(len(ids), width)[:, :dimensions]
+    return Embedded(as_vectors(model, result.values, dimensions, normalise), tokens)
+
+
+def check_dimensions(model: FrontModel, dimensions: int | None) -> None:
+    """Refuse vectors longer than those of the model."""
+    width = model.served.width
+    if dimensions is not None and dimensions > width:
+        raise RequestError(422, "dimensions", f"is {dimensions}, and the vectors have {width}", f"Give 1 to {width}")
+
+
+def as_vectors(
+    model: FrontModel, values: Sequence[bytes], dimensions: int | None, normalise: bool | None
+) -> NDArray[np.float32]:
+    """The model's values as rows, shortened and then normalised."""
+    vectors = np.frombuffer(b"".join(values), np.float32).reshape(len(values), model.served.width)[:, :dimensions]
     if model.served.normalise if normalise is None else normalise:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-    return Embedded(vectors, tokens)
+    return vectors

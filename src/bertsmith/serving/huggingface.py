@@ -19,13 +19,24 @@ from bertsmith.serving.schemas import EmbedBody, InferenceBody, Question, Senten
 from bertsmith.serving.served import FrontModel
 from bertsmith.serving.text_routes import fill_texts, generate_texts, run_texts
 
+Record = dict[str, str]
 PIPELINE = "/pipeline/"  # /models/mine/pipeline/feature-extraction names the task
 AGGREGATIONS = ("none", "simple", "first", "average", "max")
+GENERATION = [name for name in schemas.GenerateBody.__struct_fields__ if name not in ("inputs", "model")]
+AS_EVER: dict[str, Any] = {  # parameters that ask for what is done anyway, which some clients send by default
+    "truncation_direction": "right",
+    "encoding_format": "float",
+    "details": False,
+    "decoder_input_details": False,
+    "watermark": False,
+}
 
 
 async def inference(request: Request, body: InferenceBody) -> Answer:
     """Do the task that the path names, or the one that the model was made for."""
     model = request.find(body.model, "", images=True)
+    if body.stream:
+        raise RequestError(422, "stream", "is not supported", "Leave it out: an answer comes as a whole")
     task = request.path.removeprefix(PIPELINE) if request.path.startswith(PIPELINE) else main_task(model, body.inputs)
     if task not in TASKS:
         raise RequestError(404, f"task {task[:40]}", "is none of this server", f"Known: {', '.join(TASKS)}")
@@ -43,14 +54,16 @@ def main_task(model: FrontModel, inputs: Any) -> str:
     by_task = {"classify": "text-classification", "tag": "token-classification", "answer": "question-answering"}
     if served.task in by_task:
         return by_task[served.task]
+    if served.task in ("choose", "features", "classify_features"):
+        raise RequestError(422, f"model {model}", "has no task that Hugging Face's clients know", "Use POST /predict")
     if served.sentence:
         return "feature-extraction"
-    by_verb = {"fill": "fill-mask", "translate": "translation", "generate": "text-generation"}
+    by_verb = {"fill": "fill-mask", "translate": "text2text-generation", "generate": "text-generation"}
     return next((task for verb, task in by_verb.items() if verb in served.verbs), "feature-extraction")
 
 
 async def feature_extraction(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
-    given = {name: body.parameters[name] for name in ("normalize", "dimensions", "truncate") if name in body.parameters}
+    given = _parameters(body, "normalize", "dimensions", "truncate")
     return await embed_texts(request, convert(given | {"inputs": body.inputs, "model": str(model)}, EmbedBody))
 
 
@@ -96,9 +109,16 @@ async def text_classification(request: Request, model: FrontModel, body: Inferen
     if options.get("function_to_apply") is not None:
         raise RequestError(422, "function_to_apply", "cannot be chosen", "The model's own is applied")
     top_k = None if options.get("top_k") is None else convert(options["top_k"], schemas.Count)
-    inputs, _ = as_list(convert(body.inputs, schemas.Texts), request.limits)
-    values, _ = await run_texts(request, model, "predict", inputs)
+    inputs, _ = as_list(convert(body.inputs, str | Record | list[str | Record]), request.limits)
+    values, _ = await run_texts(request, model, "predict", [_pair(one) for one in inputs])
     return as_json([_classes(value)[:top_k] for value in values])
+
+
+def _pair(given: str | Record) -> str | list[str] | Record:
+    """A pair of texts in the form of transformers, as ours; any other record has the columns of the training data."""
+    if isinstance(given, dict) and given.keys() == {"text", "text_pair"}:
+        return [given["text"], given["text_pair"]]
+    return given
 
 
 def _classes(value: dict[str, Any]) -> list[dict[str, Any]]:
@@ -120,7 +140,7 @@ async def image_classification(request: Request, model: FrontModel, body: Infere
 
 
 async def token_classification(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
-    options = _parameters(body, "aggregation_strategy", "ignore_labels", "stride")
+    options = _parameters(body, "aggregation_strategy", "ignore_labels")
     strategy = options.get("aggregation_strategy") or "simple"
     if strategy not in AGGREGATIONS:
         raise RequestError(422, "aggregation_strategy", "is not known", f"Known: {', '.join(AGGREGATIONS)}")
@@ -153,38 +173,48 @@ async def token_classification(request: Request, model: FrontModel, body: Infere
 
 
 async def question_answering(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
-    _parameters(body, "top_k", "align_to_words", "handle_impossible_answer")
+    top_k = convert(_parameters(body, "top_k").get("top_k", 1), schemas.Count)
     question = convert(body.inputs, Question)
     [value], _ = await run_texts(request, model, "predict", [{"id": "1"} | msgspec.to_builtins(question)])
-    # The probability of the span, compared with that of no answer.
-    share = 1 / (1 + math.exp(min(700.0, value["null_score_difference"])))
-    start, text = max(0, value["start"]), value["answer"]
-    return as_json({"answer": text, "score": share if text else 1 - share, "start": start, "end": start + len(text)})
+    found = [
+        {"answer": span["answer"], "score": span["probability"], "start": span["start"], "end": span["end"]}
+        for span in value["spans"]
+    ]
+    if not value["answer"]:  # none is likelier than the best span
+        score = 1 / (1 + math.exp(-min(700.0, max(-700.0, value["null_score_difference"]))))
+        found = [{"answer": "", "score": score, "start": 0, "end": 0}, *found]
+    return as_json(found[0] if top_k == 1 else found[:top_k])
 
 
-async def translation(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
-    _parameters(body, "clean_up_tokenization_spaces", "truncation")
+async def text_to_text(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
+    """The text by all the names under which clients look for it, since the request does not name its task."""
+    _parameters(body)
     texts, _ = as_list(convert(body.inputs, schemas.Texts), request.limits)
     values, _ = await run_texts(request, model, "translate", texts, factor=6)
-    return as_json([{"translation_text": value["translation"]} for value in values])
-
-
-GENERATION = {name for name in schemas.GenerateBody.__struct_fields__ if name not in ("inputs", "model")}
+    names = ("translation_text", "summary_text", "generated_text")
+    return as_json([dict.fromkeys(names, value["translation"]) for value in values])
 
 
 async def text_generation(request: Request, model: FrontModel, body: InferenceBody) -> Answer:
-    given = {name: value for name, value in body.parameters.items() if name in GENERATION and value is not None}
-    asked = convert(given | {"inputs": body.inputs}, schemas.GenerateBody)
+    options = _parameters(body, *GENERATION, "do_sample", "num_return_sequences", "return_full_text")
+    whole = convert(options.pop("return_full_text", True), bool) or model.served.task == "write"
+    if not convert(options.pop("do_sample", True), bool):
+        options["temperature"] = 0
+    options["samples"] = options.pop("num_return_sequences", options.get("samples", 1))
+    asked = convert(options | {"inputs": body.inputs}, schemas.GenerateBody)
     texts, _ = as_list(asked.inputs, request.limits)
     values = await generate_texts(request, model, texts, asked)
-    return as_json([{"generated_text": text} for value in values for text in value["texts"]])
+    found = [text if whole else text.removeprefix(value["prompt"]) for value in values for text in value["texts"]]
+    return as_json([{"generated_text": text} for text in found])
 
 
 def _parameters(body: InferenceBody, *known: str) -> dict[str, Any]:
     """The parameters of a task; others are refused, since leaving them out would change the answer unseen."""
-    given = {name: value for name, value in body.parameters.items() if value is not None}
+    asked = {name: value for name, value in body.parameters.items() if value is not None}
+    given = {name: value for name, value in asked.items() if name not in AS_EVER or value != AS_EVER[name]}
     if unknown := [name for name in given if name not in known]:
-        raise RequestError(422, f"parameters.{unknown[0][:40]}", "is not supported", f"Known: {', '.join(known)}")
+        remedy = f"Known: {', '.join(known)}" if known else "Leave it out"
+        raise RequestError(422, f"parameters.{unknown[0][:40]}", "is not supported", remedy)
     return given
 
 
@@ -205,7 +235,9 @@ TASKS: dict[str, Task] = {
     "image-classification": image_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
-    "translation": translation,
+    "translation": text_to_text,
+    "summarization": text_to_text,
+    "text2text-generation": text_to_text,
     "text-generation": text_generation,
 }
 NEEDS = {  # the verb and the task that a model needs for each
@@ -217,5 +249,7 @@ NEEDS = {  # the verb and the task that a model needs for each
     "token-classification": ("predict", "tag"),
     "question-answering": ("predict", "answer"),
     "translation": ("translate", ""),
+    "summarization": ("translate", ""),
+    "text2text-generation": ("translate", ""),
     "text-generation": ("generate", ""),
 }

@@ -8,8 +8,7 @@ import base64
 import binascii
 from typing import Any
 
-import numpy as np
-
+from bertsmith.serving.embeddings import as_vectors, check_dimensions
 from bertsmith.serving.exchange import Answer, Request, as_json, as_list, html
 from bertsmith.serving.request_error import RequestError
 from bertsmith.serving.schemas import EmbedBody, InspectBody, PredictBody
@@ -32,16 +31,10 @@ async def classify(request: Request, model: FrontModel, inputs: Any, top_k: int)
 
 
 async def embed(request: Request, model: FrontModel, body: EmbedBody) -> Answer:
-    width = model.served.width
-    if body.dimensions is not None and body.dimensions > width:
-        fact = f"is {body.dimensions}, and the vectors have {width}"
-        raise RequestError(422, "dimensions", fact, f"Give 1 to {width}")
+    check_dimensions(model, body.dimensions)
     images, _ = as_bytes(request, body.inputs)
     found = await _run(request, model, "embed", images, precision=request.settings.precision)
-    vectors = np.frombuffer(b"".join(found), np.float32).reshape(len(images), width)[:, : body.dimensions]
-    if body.normalize is not False:
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-    return as_json(vectors.tolist())
+    return as_json(as_vectors(model, found, body.dimensions, body.normalize).tolist())
 
 
 async def inspect(request: Request, model: FrontModel, body: InspectBody) -> Answer:

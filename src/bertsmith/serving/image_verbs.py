@@ -1,16 +1,14 @@
 """The verbs of a loaded model of images: predict, embed and inspect, each for the bytes of image files."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from bertsmith.inference.image_model import ImageModel
 from bertsmith.models.convnet import MIN_SIDE
-from bertsmith.models.hf.folder import WEIGHTS
 from bertsmith.models.vision_config import VisionConfig
-from bertsmith.serving.wire import ServedModel
+from bertsmith.serving.wire import ServedModel, created
 
 CLASSIFICATION = "image-classification"  # the task, as Hugging Face names it
 
@@ -43,7 +41,7 @@ IMAGE_VERBS: dict[str, Callable[[ImageModel, Sequence[bytes], Options], list[Any
 
 def describe_images(name: str, model: ImageModel) -> ServedModel:
     """What fronts need to know of a model of images. Its tokens are the patches of an image of its own size."""
-    weights, classifies, config = Path(model.path) / WEIGHTS, model.network is not None, model.config
+    classifies, config = model.network is not None, model.config
     patched = isinstance(config, VisionConfig)
     tokens = (model.image_size // MIN_SIDE) ** 2  # of a convolutional network, its last positions
     if isinstance(config, VisionConfig):
@@ -62,5 +60,5 @@ def describe_images(name: str, model: ImageModel) -> ServedModel:
         width=model.vector_width,
         normalise=True,
         images=True,
-        created=int(weights.stat().st_mtime) if weights.exists() else 0,
+        created=created(model.path),
     )

@@ -23,8 +23,9 @@ def describe(model: FrontModel) -> dict[str, Any]:
     """A model in the form of OpenAI's list, with what else is known of it."""
     served = model.served
     known = {"verbs": served.verbs, "task": served.task, "labels": served.labels, "max_length": served.max_length}
-    known |= {"columns": served.columns, "reranks": served.reranks, "mask": model.mask}
-    known |= {"images": served.images}
+    known |= {"columns": served.columns, "mask": model.mask}
+    known |= {"images": served.images, "positives": served.positives}
+    known |= {"reranks": served.reranks and len(served.positives) < 2}  # without a class in the request
     openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "bertsmith"}
     return openai | known | {"dimensions": served.width, "description": served.description}
 

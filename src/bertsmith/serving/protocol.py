@@ -112,9 +112,8 @@ class Protocol(HttpToolsProtocol):
         self._shed = None
         if self.transport.is_closing():
             return
-        openai = self.url.startswith(b"/v1/")
-        self.transport.write(SHED[openai])
         path, _ = split(self.url.partition(b"?")[0].decode("ascii", "replace"))
+        self.transport.write(SHED[path.startswith("/v1/")])
         self.served.counters.count_request(route_path(path), 429, SHED_SECONDS)
 
     def on_response_complete(self) -> None:

@@ -12,7 +12,7 @@ Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Natural = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Meta(ge=1, le=100)]  # of results or samples
 LengthPenalty = Annotated[float, Meta(ge=-10, le=10)]  # an exponent: beyond them, scores are no numbers any more
-MIN_TEMPERATURE = 1e-3  # logits are divided by it
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # logits are divided by it
 Texts = Annotated[str | list[str], Meta(description="A text, or a list of texts.")]
 Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 
@@ -60,6 +60,7 @@ class RerankBody(Body):
 
     query: str
     texts: Annotated[list[str], Meta(min_length=1)]
+    positive: str | None = None  # the class that means relevant, of a cross-encoder whose names do not say it
     return_text: bool = False
     top_n: Positive | None = None
 
@@ -117,7 +118,7 @@ class GenerateBody(Body):
     max_new_tokens: Annotated[int, Meta(ge=1, le=4096)] = 40
     min_new_tokens: Natural = 0
     temperature: Annotated[
-        float, Meta(ge=0, description="0 for the likeliest token each time; else at least 0.001.")
+        float, Meta(ge=0, le=MAX_TEMPERATURE, description="0 for the likeliest token each time; else at least 0.001.")
     ] = 0.8
     top_k: Natural = 50
     top_p: Annotated[float, Meta(ge=1e-6, le=1)] = 0.95  # nearer to 0 it is 0 in float32, and leaves no token
@@ -159,6 +160,7 @@ class InferenceBody(Body, forbid_unknown_fields=False):
 
     inputs: Any
     parameters: dict[str, Any] = {}
+    stream: bool | None = None  # true is refused: an answer comes as a whole
 
 
 B = TypeVar("B")

@@ -18,7 +18,8 @@ from bertsmith.text.tokenizer import Tokenizer
 QUEUE_TOKENS = {"cpu": 131_072, "cuda": 2_097_152}  # that wait or are being computed, by default
 MAX_QUEUES = 4  # full queues of work that one request may be; the queue lets any request in while it is empty
 ROUTES_OF = {  # the routes for each verb, by which a refusal names what a model can do
-    "embed": "/v1/embeddings, /embed, /similarity, /rerank",
+    "embed": "/v1/embeddings, /embed, /similarity",
+    "rerank": "/rerank",
     "predict": "/predict",
     "fill": "/fill",
     "score": "/score",
@@ -110,6 +111,9 @@ class Served:
             found = self.models.get(name)
             if found is None:
                 raise RequestError(404, "model", f"there is no '{name[:80]}' here", f"Served: {', '.join(self.models)}")
+            if found.served.images not in images:
+                fact = "reads images and no texts" if found.served.images else "reads texts and no images"
+                raise RequestError(422, f"model {found}", fact, f"It {found.abilities()}")
             if not can(found, verb, task, images):
                 raise RequestError(
                     422, f"model {found}", f"cannot {task or verb or 'do this'}", f"It {found.abilities()}"
@@ -120,6 +124,8 @@ class Served:
             return able[0]
         if able:
             raise RequestError(422, "model", "is missing", f"Give one of: {', '.join(map(str, able))}")
+        if not any(model.served.images in images for model in self.models.values()):
+            task = "read texts" if False in images else "read images"
         every = "; ".join(f"{model} {model.abilities()}" for model in self.models.values())
         raise RequestError(422, "model", f"none here can {task or verb}", every)
 

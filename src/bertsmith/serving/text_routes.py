@@ -81,10 +81,14 @@ async def predict(request: Request, body: PredictBody) -> Answer:
         return await image_routes.predict(request, model, body)
     if body.top_k is not None:
         raise RequestError(422, "top_k", "is for models of images", "Leave it out: all classes are answered")
-    inputs, one = as_list(body.inputs, request.limits)
-    # Questions get a number as their name, which must not depend on the batch.
-    named = [{"id": str(n)} | value if isinstance(value, dict) else value for n, value in enumerate(inputs, 1)]
-    values, _ = await run_texts(request, model, "predict", named if model.served.task == "answer" else inputs)
+    return await _predictions(request, model, body.inputs)
+
+
+async def _predictions(request: Request, model: FrontModel, given: Any) -> Answer:
+    inputs, one = as_list(given, request.limits)
+    if model.served.task == "answer":  # questions get a number as their name, which must not depend on the batch
+        inputs = [{"id": str(n)} | value if isinstance(value, dict) else value for n, value in enumerate(inputs, 1)]
+    values, _ = await run_texts(request, model, "predict", inputs)
     return _whole(values, one)
 
 
@@ -98,10 +102,7 @@ async def tag(request: Request, body: TagBody) -> Answer:
 
 async def answer(request: Request, body: AnswerBody) -> Answer:
     model = request.find(body.model, "predict", "answer")
-    questions, one = as_list(body.inputs, request.limits)
-    inputs = [{"id": str(n)} | msgspec.to_builtins(question) for n, question in enumerate(questions, 1)]
-    values, _ = await run_texts(request, model, "predict", inputs)
-    return _whole(values, one)
+    return await _predictions(request, model, msgspec.to_builtins(body.inputs))
 
 
 async def fill(request: Request, body: FillBody) -> Answer:

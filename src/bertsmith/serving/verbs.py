@@ -5,7 +5,6 @@ An input is run with whatever others are waiting; its result does not depend on 
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,11 @@ import torch
 from bertsmith.inference.inputs import as_examples
 from bertsmith.inference.model import Model
 from bertsmith.inference.onnx_model import OnnxModel
-from bertsmith.models.hf.folder import WEIGHTS
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import LanguageModel
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.serving.wire import ServedModel
+from bertsmith.serving.relevance import positives
+from bertsmith.serving.wire import ServedModel, created
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.tasks.text_to_text import TextToText
@@ -55,16 +54,28 @@ def _predict(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]
     assert isinstance(task, Task)
     given = [tuple(one) if isinstance(one, list) else one for one in inputs]
     examples, _ = as_examples(model.input_format(), given)
-    items, detailed = task.preprocess(examples, model.tokenizer, model.max_length), model.task in ("tag", "answer")
-    return predict(task, examples, items, device=model.device, detailed=detailed, outputs=model.task_outputs)
+    items = task.preprocess(examples, model.tokenizer, model.prediction_length)
+    detailed = model.task in ("tag", "answer")
+    found = predict(task, examples, items, device=model.device, detailed=detailed, outputs=model.task_outputs)
+    for item in items:
+        if item.truncated:
+            found[item.example]["truncated_tokens"] = item.truncated
+    return found
 
 
 def _reranks(model: Model) -> bool:
-    """Whether its predictions for pairs are numbers of relevance; not if it was fine-tuned on single texts."""
+    """Whether it is a cross-encoder: it predicts a number or one of two classes, and not of single texts."""
     task = model.objective
     if not isinstance(task, SequenceClassification) or len(model.input_format().texts) == 1:
         return False
     return task.config.problem == "regression" or (task.config.problem == "single_label" and len(task.labels) == 2)
+
+
+def _rerank(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
+    """The relevance of pairs of texts: a regression's number, or the probability of the class `positive`."""
+    positive = options["positive"]
+    found = _predict(model, inputs, {})
+    return [one["number"] if positive is None else one["probabilities"][positive] for one in found]
 
 
 def _fill(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]:
@@ -98,6 +109,7 @@ def _inspect(model: Model, inputs: Sequence[Any], options: Options) -> list[Any]
 
 VERBS: dict[str, Verb] = {
     "embed": Verb(_embeds, _embed),
+    "rerank": Verb(lambda model: _embeds(model) or _reranks(model), _rerank),  # by cosines, or as a cross-encoder
     "predict": Verb(lambda model: isinstance(model.objective, Task), _predict),
     "fill": Verb(lambda model: model.has_lm_head and isinstance(model.objective, MaskedLM), _fill),
     "score": Verb(_scores, _score),
@@ -114,7 +126,7 @@ def describe(name: str, model: Model) -> ServedModel:
     verbs = [verb for verb, how in VERBS.items() if how.can(model)]
     embeds, sentence = "embed" in verbs, model.sentence_config
     columns = model.input_format().texts if "predict" in verbs else ()
-    weights = Path(model.path) / WEIGHTS
+    reranks = _reranks(model)
     return ServedModel(
         name=name,
         folder=model.path,
@@ -122,7 +134,8 @@ def describe(name: str, model: Model) -> ServedModel:
         task=model.task,
         labels=list(model.labels),
         sentence=model.embeds_sentences,
-        reranks=_reranks(model),
+        reranks=reranks,
+        positives=positives(model.labels) if reranks and len(model.labels) == 2 else [],
         columns=list(columns),
         description=model.description,
         max_length=model.max_length,
@@ -130,5 +143,5 @@ def describe(name: str, model: Model) -> ServedModel:
         width=model.trunk.config.width if embeds else 0,
         normalise=sentence.normalise,
         for_tasks=model.objective.trunk.config.architecture != "decoder",
-        created=int(weights.stat().st_mtime) if weights.exists() else 0,
+        created=created(model.path),
     )

@@ -5,6 +5,7 @@ The model process begins with a `Hello`; then a front sends jobs and gets result
 
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,8 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     task: str  # of fine-tuning; empty after pretraining alone
     labels: list[str]
     sentence: bool  # whether it was made for sentence embeddings
-    reranks: bool  # whether its predictions for pairs of texts are numbers, or probabilities of two classes
+    reranks: bool  # whether it is a cross-encoder: of pairs of texts it predicts a number, or one of two classes
+    positives: list[str] = []  # of two classes the one that means relevant; both if that is not known
     columns: list[str]  # of the texts that it was fine-tuned on, where they are known
     description: str
     max_length: int  # of a sequence, in tokens
@@ -32,6 +34,12 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     for_tasks: bool = True  # whether the tokenizer puts special tokens around texts that the folder leaves out
     images: bool = False  # whether its inputs are images, and no texts
     created: int = 0  # seconds since 1970: when the weights were written
+
+
+def created(folder: str) -> int:
+    """When the newest weights of a folder, or the graphs of an exported one, were written."""
+    files = [*Path(folder).glob("*.safetensors"), *Path(folder).glob("*.onnx")]
+    return max((int(file.stat().st_mtime) for file in files), default=0)
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

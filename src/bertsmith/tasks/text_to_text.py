@@ -203,6 +203,8 @@ class TextToText(Task):
     ) -> Any:
         label_words: LabelWords = items[0].notes
         text = label_words.tokenizer.decode(outputs[0].astype(np.int64).tolist()).strip()
+        if self.config.translation and not any(one.strip() for one in self._texts(example)):
+            return {"text": ""}  # the translation of nothing, whatever was generated
         match self.config.output:
             case "span":
                 return {"id": getattr(example, "name", example.location), "answer": text}

@@ -28,7 +28,7 @@ CHUNK = 64  # logits of a chunk, of which first only the maximum is compared
 CHUNKED_FROM = 1 << 20  # logits from which chunks are faster on a GPU: with fewer, eight kernel launches cost more
 # The limits of the settings: the least of whole numbers (None: any), and beyond the others scores are no numbers.
 INTEGERS = {"max_new_tokens": 1, "min_new_tokens": 0, "top_k": 0, "num_beams": 1, "samples": 1, "seed": None}
-MIN_TEMPERATURE, MIN_TOP_P, MAX_LENGTH_PENALTY = 1e-3, 1e-6, 10
+MIN_TEMPERATURE, MAX_TEMPERATURE, MIN_TOP_P, MAX_LENGTH_PENALTY = 1e-3, 1000, 1e-6, 10
 CHECK_EVERY = 16  # tokens between two checks whether all have stopped: each would synchronise with the GPU
 
 
@@ -67,6 +67,9 @@ class GenerationConfig:
         if 0 < self.temperature < MIN_TEMPERATURE:
             fact = f"is {self.temperature}, and logits are divided by it"
             raise RecipeError("temperature", fact, f"Give 0, which is greedy decoding, or at least {MIN_TEMPERATURE}")
+        if self.temperature > MAX_TEMPERATURE:
+            fact = f"is {self.temperature}, at which every token is as likely"
+            raise RecipeError("temperature", fact, f"Give at most {MAX_TEMPERATURE}")
         if not 0 < self.top_p <= 1:
             raise RecipeError("top_p", f"is {self.top_p}", "Give a share above 0, at most 1")
         if self.top_p < MIN_TOP_P:

@@ -11,13 +11,17 @@ from bertsmith.models.hf.layouts import LAYOUTS, layout_of
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
 
+WORD_VECTORS = "word2vec"  # the model_type of folders of word vectors, which models/word2vec.py opens
+IMAGES = "or of images 'vit', 'deit', 'vit_mae'"  # those of vision_layout.py, which imports this file
+
 
 def from_config_json(config_json: dict[str, Any], path: object) -> NetworkConfig:
     """Our configuration of a config.json. Keys that are left out have transformers' defaults."""
     if config_json.get("model_type") == native.MODEL_TYPE:
         return native.from_config_json(config_json, path)
-    *most, last = (f"'{kind}'" for kind in LAYOUTS)
-    known = f"{', '.join(most)} or {last}"
+    if config_json.get("model_type") == WORD_VECTORS:
+        raise FolderError(path, "holds word vectors, and no network that reads texts", "Use similar, analogy or search")
+    known = ", ".join(f"'{kind}'" for kind in LAYOUTS) + f", '{native.MODEL_TYPE}' (such as ELMo and LSTMs), {IMAGES}"
     if "model_type" not in config_json:
         raise FolderError(path, "names no model_type", f"Only folders of model_type {known} can be opened")
     layout = LAYOUTS.get(str(config_json["model_type"]))

@@ -92,11 +92,11 @@ const VERBS = {
     draw: drawSimilar,
   },
   rerank: {
-    can: does("embed"),
-    lead: ({ reranks }) => `Texts by their relevance for a query: ${reranks ? "the model reads each together with it" : "the cosine of their embeddings"}.`,
-    fields: () => [line("query", "query", EXAMPLES.query), several("texts", "texts, one a line", EXAMPLES.passages)],
+    can: does("rerank"),
+    lead: ({ reranks, positives }) => `Texts by their relevance for a query: ${reranks || positives.length ? "the model reads each together with it" : "the cosine of their embeddings"}.`,
+    fields: ({ positives }) => [line("query", "query", EXAMPLES.query), several("texts", "texts, one a line", EXAMPLES.passages), ...(positives.length > 1 ? [line("positive", `which class means relevant: ${positives.join(" or ")}`, positives[0])] : [])],
     path: "/rerank",
-    body: (values) => ({ query: values.query, texts: lines(values.texts) }),
+    body: ({ query, texts, positive }) => ({ query, texts: lines(texts), positive }),
     draw: drawReranked,
   },
   score: {

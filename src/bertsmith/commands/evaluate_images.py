@@ -41,6 +41,7 @@ def evaluate_images(
     loaded = load_image_model(model)
     if loaded.network is None:
         raise FolderError(model, "has no classes", "Fine-tune it first, on labelled images")
+    loaded.check_single_label("evaluated on images")
     columns = given.get("data.path"), given.get("data.label")
     root = Path(given["data.root"]) if "data.root" in given else None
     found = read_test_set(data, loaded.config.channels, columns=columns, root=root)

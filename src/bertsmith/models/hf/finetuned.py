@@ -1,6 +1,7 @@
 """The task of a fine-tuned folder: its kind, labels, problem type and pooling, in transformers' config.json."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from bertsmith.models.hf.layout import HFLayout
 from bertsmith.nn.pooling import Pooling
 
 TASKS = ("classify", "tag", "answer", "choose")
+PROBLEM_TYPE = "problem_type"
 PROBLEMS = {  # transformers' problem_type: ours
     "single_label_classification": "single_label",
     "regression": "regression",
@@ -46,7 +48,7 @@ class FinetunedTask:
         if self.task == "classify":
             if layout.poolings:
                 keys["classifier_pooling"] = layout.poolings[self.pooling]
-            keys["problem_type"] = next(theirs for theirs, ours in PROBLEMS.items() if ours == self.problem)
+            keys[PROBLEM_TYPE] = next(theirs for theirs, ours in PROBLEMS.items() if ours == self.problem)
         return keys
 
 
@@ -72,7 +74,7 @@ def finetuned_task(
     if task == "answer":
         return FinetunedTask(task=task)  # the two labels in its config.json are the start and the end of the span
     labels = labels_of(config_json, path)
-    problem = PROBLEMS.get(str(config_json.get("problem_type")), "regression" if len(labels) == 1 else "single_label")
+    problem = PROBLEMS.get(str(config_json.get(PROBLEM_TYPE)), "regression" if len(labels) == 1 else "single_label")
     if task == "classify" and problem == "regression" and len(labels) != 1:
         raise FolderError(path, f"is a regression with {len(labels)} outputs", "Only models with one can be opened")
     pooling = _pooling(config_json, layout, path) if task in ("classify", "choose") else "first"
@@ -91,6 +93,12 @@ def labels_of(config_json: dict[str, Any], path: object) -> tuple[str, ...]:
     if set(table) != {str(number) for number in range(len(table))}:
         raise FolderError(path, "the ids of id2label are not 0, 1, 2 and so on")
     return tuple(table[str(number)] for number in range(len(table)))
+
+
+def distinct_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels, with their ids where several are the same: a prediction has one probability for each label."""
+    counts = Counter(labels)
+    return tuple(f"{label} ({number})" if counts[label] > 1 else label for number, label in enumerate(labels))
 
 
 def _pooling(config_json: dict[str, Any], layout: HFLayout, path: object) -> Pooling:

@@ -14,6 +14,7 @@ from models.test_vision_folder import COLOURED
 from PIL import Image
 
 import bertsmith
+from bertsmith.commands.evaluate_images import evaluate_images
 from bertsmith.errors import BertsmithError, FolderError, RecipeError, TextError
 from bertsmith.inference.image_features import map_images
 from bertsmith.inference.image_inputs import NamedImage
@@ -293,6 +294,8 @@ def test_the_labels_of_a_multi_label_model_have_probabilities_of_their_own(home:
         FolderError, match="was trained for multi-label, and only models of one class an image are insp"
     ):
         several.inspect(images / "cat.png")
+    with pytest.raises(FolderError, match="only models of one class an image are evaluated"):
+        evaluate_images(tmp_path / "several", images)
 
 
 def test_a_regression_on_images_is_refused(home: Path, tmp_path: Path) -> None:

@@ -168,14 +168,8 @@ class LoadedImageModel:
         if not isinstance(self.trunk, VisionTransformer) or isinstance(self.network, ConvNetClassifier):
             fact = "is a convolutional network, and has no attention to look at"
             raise FolderError(self.path, fact, "Inspect a ViT or a DeiT")
-        self.check_single_label("inspected")
+        check_single_label(self, "inspected")
         return ImageSubject(name, self.kind, self.purpose, self.trunk, self.network, self.labels)
-
-    def check_single_label(self, verb: str) -> None:
-        """Refuse what is defined for one class of each image alone."""
-        if self.network is not None and self.problem != "single_label":
-            fact = f"was trained for {self.problem.replace('_', '-')}, and only models of one class an image are {verb}"
-            raise FolderError(self.path, fact, "Use embed")
 
     def _vision(self) -> VisionFolder:
         """The folder of a vision transformer; `subject` has refused others."""
@@ -223,6 +217,13 @@ class LoadedImageModel:
             if (card := Path(self.path) / MODEL_CARD).is_file():
                 files.write(target / MODEL_CARD, card.read_bytes())
         return Path(folder)
+
+
+def check_single_label(model: LoadedImageModel, verb: str) -> None:
+    """Refuse a model for something that is defined for one class of each image alone."""
+    if model.network is not None and model.problem != "single_label":
+        fact = f"was trained for {model.problem.replace('_', '-')}, and only models of one class an image are {verb}"
+        raise FolderError(model.path, fact, "Use embed")
 
 
 def check_choices(**given: Any) -> None:

@@ -209,7 +209,7 @@ def augmented(config: VisionConfig, options: argparse.Namespace, device: torch.d
     """A step on images as they are, and on changed and mixed ones."""
     images, labels = bytes_of(options.batch, config.image_size), np.arange(options.batch) % CLASSES
     classes = tuple(str(number) for number in range(CLASSES))
-    kept = {"locations": list(classes), "dropped": {}, "bad": "", "fingerprint": "none"}
+    kept = {"locations": list(classes), "dropped": {}, "bad": "", "fingerprint": "none", "digests": labels}
     dataset = LabelledImages(images=images, labels=labels, classes=classes, **kept)
     changes = {
         "as they are": (UNCHANGED, ImageClassification.Config()),

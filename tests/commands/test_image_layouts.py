@@ -11,14 +11,16 @@ from tasks.small_images import SETTINGS, pixels, save_folder, task
 
 import bertsmith
 from bertsmith.commands import evaluate_images, images, race_images
+from bertsmith.commands.evaluate import evaluate_file
 from bertsmith.commands.finetune import run as finetune
-from bertsmith.commands.race import Rules
+from bertsmith.commands.race import Rules, race
 from bertsmith.data.images import reader
 from bertsmith.data.images.decoding import DecodingConfig, decode
 from bertsmith.data.images.png import encode
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.models.hf import image_classifiers
 from bertsmith.runs import image_data, image_finetuning, image_pretraining, image_recipe
+from bertsmith.runs.race_metrics import MetricsConfig
 
 QUICK = [*SETTINGS, "train.steps=2", "train.evaluations=1", "train.checkpoints=1", "train.compile=never"]
 QUICK += ["train.precision=float32", "data.batch_size=8", "data.workers=0"]
@@ -122,7 +124,8 @@ def test_an_evaluation_without_an_image_is_an_error(parts: Path, trained: bertsm
     table = tmp_path / "photos.csv"
     table.write_text("\n".join(["picture,kind", *rows]) + "\n")
     columns = ["data.path=picture", "data.label='kind'"]
-    with pytest.raises(TextError, match=r"photos.csv: holds no image that can be read. Look at its files, or set"):
+    fact = r"names .*, which does not exist, and no file that does. Paths begin at .*: set data.root=FOLDER"
+    with pytest.raises(TextError, match=fact):
         evaluate_images.evaluate_images(trained.folder, table, overrides=columns)
     result = evaluate_images.evaluate_images(trained.folder, table, overrides=[*columns, f"data.root={parts}"])
     assert result["summary"] == evaluate_images.evaluate_images(trained.folder, parts)["summary"]
@@ -212,6 +215,13 @@ def test_a_table_of_texts_may_have_a_column_of_images(tmp_path: Path) -> None:
     memes.write_text("".join(json.dumps({key: row[key] for key in ("img", "label")}) + "\n" for row in rows))
     with pytest.raises(TextError, match="holds images, and 'bert-base' reads text"):
         image_recipe.refuse_images(Path("bert-base"), memes)
+
+
+def test_commands_of_text_name_the_images_that_they_are_given(parts: Path, tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"images: holds images, and 'tiny/bert' reads text"):
+        race(["tiny/bert"], tmp_path, rules=Rules(budget="1s", points=1), metrics=MetricsConfig(), data=parts)
+    with pytest.raises(TextError, match=r"images: holds images, and 'some-bert' reads text"):
+        evaluate_file(Path("some-bert"), parts)
 
 
 def test_flops_count_micro_batches_crops_and_the_teacher(parts: Path, convnet: bertsmith.Run, tmp_path: Path) -> None:

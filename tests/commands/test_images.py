@@ -188,6 +188,8 @@ def test_inspect_writes_a_page_and_its_figures(home: Path, tmp_path: Path) -> No
         (["inspect", "TEXT", "CAT", "--out", "p.html"], r"cat.png: is an image, and all models here read text"),
         (["inspect", "TEXT", "--size", "own", "--out", "p.html"], r"--size: is for images, and the model reads text"),
         (["predict", "TEXT", "CAT", "--size", "own"], r"--size: is for images, and .* reads text"),
+        (["predict", "TEXT-gone", "IMAGES"], r"-gone: is missing"),
+        (["embed", "TEXT-gone", "CAT", "--out", "v.npy"], r"-gone: is missing"),
         (["predict", "TEXT", "IMAGES"], r"images: is of images, and the model reads text. Take a model folder of ViT"),
     ],
 )

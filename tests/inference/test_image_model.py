@@ -14,6 +14,7 @@ from models.test_vision_folder import COLOURED
 from PIL import Image
 
 import bertsmith
+from bertsmith.commands.evaluate_images import evaluate_images
 from bertsmith.errors import BertsmithError, FolderError, RecipeError, TextError
 from bertsmith.inference.image_features import map_images
 from bertsmith.inference.image_inputs import NamedImage
@@ -275,3 +276,39 @@ def test_a_gpu_gives_what_a_cpu_gives(model: ImageModel, home: Path) -> None:
     assert np.allclose(fast_page.attention.weights, page.attention.weights, atol=1e-4)
     assert fast_page.attribution is not None
     assert fast_page.attribution.gap < 0.01
+
+
+def test_the_labels_of_a_multi_label_model_have_probabilities_of_their_own(home: Path, tmp_path: Path) -> None:
+    photos.model(tmp_path / "several", problem_type="multi_label_classification")
+    several, plain = (bertsmith.load(path, device="cpu") for path in (tmp_path / "several", home / "model"))
+    images = home / "images"
+    shares = several.probabilities(images)
+    odds = shares / (1 - shares)
+    np.testing.assert_allclose(odds / odds.sum(1, keepdims=True), plain.probabilities(images), atol=1e-5)
+    found = several.predict(images / "cat.png", top_k=1)
+    assert found.labels == [name for name, share in zip(several.labels, shares[0], strict=True) if share >= 0.5]
+    assert (len(found.probabilities), found.probability) == (1, pytest.approx(shares[0].max()))
+    again = bertsmith.load(several.save(tmp_path / "copy"), device="cpu")
+    assert again.problem == "multi_label"
+    with pytest.raises(
+        FolderError, match="was trained for multi-label, and only models of one class an image are insp"
+    ):
+        several.inspect(images / "cat.png")
+    with pytest.raises(FolderError, match="only models of one class an image are evaluated"):
+        evaluate_images(tmp_path / "several", images)
+
+
+def test_a_regression_on_images_is_refused(home: Path, tmp_path: Path) -> None:
+    photos.model(tmp_path / "number", problem_type="regression")
+    with pytest.raises(FolderError, match=r"predicts numbers, which is not supported for images. Use embed"):
+        bertsmith.load(tmp_path / "number", device="cpu").predict(home / "images" / "cat.png")
+
+
+def test_classes_of_the_same_name_are_told_apart_by_their_ids(home: Path, tmp_path: Path) -> None:
+    photos.model(tmp_path / "same", id2label={"0": "x", "1": "y", "2": "x"})
+    model = bertsmith.load(tmp_path / "same", device="cpu")
+    found = model.predict(home / "images" / "cat.png")
+    assert {*found.probabilities} == {"x (0)", "y", "x (2)"}
+    assert sum(found.probabilities.values()) == pytest.approx(1)
+    kept = vision_folder.read(model.save(tmp_path / "copy"))
+    assert kept.labels == ("x", "y", "x")

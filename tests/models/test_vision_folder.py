@@ -133,12 +133,16 @@ def test_a_state_dict_that_does_not_fit_is_not_written(tmp_path: Path) -> None:
     [
         ({"do_rescale": False}, "do_rescale is False. Only True can be opened"),
         ({"rescale_factor": 1.0}, "rescale_factor is 1.0. Only 0.0039"),
-        ({"resample": 7}, r"resample is 7. Only 2 \(bilinear\) or 3 \(bicubic\) can be opened"),
+        ({"resample": 7}, r"resample is 7, which is not supported. Only 2 \(bilinear\) or 3 \(bicubic\) can be"),
+        ({"resample": 0}, r"resample is 0 \(nearest\), which is not supported"),
         ({"do_resize": "yes"}, "do_resize is 'yes'. Give true or false"),
         ({"image_mean": [0.5]}, r"image_mean is \[0.5\]. Give a number for each of 3 channels"),
         ({"image_std": [0.5, float("nan"), 0.5]}, "image_std is nan. Give a number"),
         ({"image_std": [0.5, 0, 0.5]}, r"image_std is \(0.5, 0.0, 0.5\). Give numbers above 0"),
-        ({"size": {"shortest_edge": 224}}, "size is {'shortest_edge': 224}. Give a height and a width of at most"),
+        (
+            {"size": {"shortest_edge": 224}},
+            r"size names the shortest_edge \(.*\), which is not supported. Only a heigh",
+        ),
         ({"crop_size": {"height": 1 << 20, "width": 8}}, "crop_size is .* Give a height and a width of at most 16384"),
     ],
 )

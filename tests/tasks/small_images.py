@@ -36,6 +36,7 @@ def pixels(count: int, height: int = 8, width: int = 8, channels: int = 3, seed:
 def labelled(images: Tensor | list[Tensor]) -> LabelledImages:
     names = [f"image {number}" for number in range(len(images))]
     kept: dict[str, Any] = {"locations": names, "dropped": {}, "bad": "", "fingerprint": "test"}
+    kept["digests"] = np.arange(len(images))
     return LabelledImages(images=images, labels=np.arange(len(images)) % 3, classes=CLASSES, **kept)
 
 

@@ -25,7 +25,7 @@ def embed(model: Path, inputs: Sequence[str], out: Path, *, size: str = "model",
     if images.is_of_images(model, size):
         images.embed(model, inputs, out, size=size, **options)
         return
-    names = checked_inputs(inputs)
+    names = checked_inputs(model, inputs)
     loaded = load_text_model(model)
     embedder = loaded.embedder(**options)
     file = VectorFile(out, embedder.width, "text")
@@ -53,7 +53,7 @@ def search(
         return
     if out is not None:
         raise RecipeError("--out", "is for images, whose page shows them", "Use --json for texts")
-    names = checked_inputs(corpus)
+    names = checked_inputs(model, corpus)
     loaded = load_text_model(model)
     lines = list(dict.fromkeys(unlabelled.texts(names, notice)))
     if not lines:

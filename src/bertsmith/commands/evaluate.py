@@ -24,7 +24,7 @@ from bertsmith.insight import evaluation
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import image_classifiers
 from bertsmith.models.hf import sentence_transformers as sentences
-from bertsmith.runs import suites, task_data
+from bertsmith.runs import image_recipe, suites, task_data
 from bertsmith.runs.label_names import match_labels, unknown_labels
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.embedding import SentenceEmbedding
@@ -104,6 +104,7 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
         return evaluate_images(model, data, out, overrides=overrides)
     if out is not None:
         check_folder(out)
+    image_recipe.refuse_images(model, data)
     loaded = load_text_model(model)
     result, path = evaluate_model(loaded, data, overrides=overrides)
     if out is not None:

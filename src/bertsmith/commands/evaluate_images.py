@@ -14,6 +14,7 @@ from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError,
 from bertsmith.inference.image_inputs import NamedImage, pixels_of
 from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.load import load_image_model
+from bertsmith.inference.loaded_image_model import check_single_label
 from bertsmith.insight import evaluation
 from bertsmith.insight.thumbnail import thumbnail
 from bertsmith.models.hf import folder as folders
@@ -41,6 +42,7 @@ def evaluate_images(
     loaded = load_image_model(model)
     if loaded.network is None:
         raise FolderError(model, "has no classes", "Fine-tune it first, on labelled images")
+    check_single_label(loaded, "evaluated on images")
     columns = given.get("data.path"), given.get("data.label")
     root = Path(given["data.root"]) if "data.root" in given else None
     found = read_test_set(data, loaded.config.channels, columns=columns, root=root)

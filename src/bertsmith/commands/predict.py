@@ -27,7 +27,7 @@ def predict(
     if images.is_of_images(model, size, text=texts):
         images.predict(model, inputs, out=out, size=size)
         return
-    names = checked_inputs(inputs, texts)
+    names = checked_inputs(model, inputs, texts)
     loaded = load_text_model(model)
     if not isinstance(loaded.objective, Task):
         if loaded.embeds_sentences:

@@ -28,7 +28,7 @@ from bertsmith.insight import leaderboard
 from bertsmith.insight.leaderboard import Unit
 from bertsmith.insight.table import Results
 from bertsmith.recipe import Recipe, settle
-from bertsmith.runs import autoconfig
+from bertsmith.runs import autoconfig, image_recipe
 from bertsmith.runs.candidates import tokenizer_kind
 from bertsmith.runs.race_metrics import Metric, MetricsConfig, build_metrics
 from bertsmith.train import checkpoint, hardware, log
@@ -82,6 +82,8 @@ def race(
     `entries` are recipes, each with overrides of its own if it has any, as in "bert-base objective.mask_rate=0.4"; an
     override by itself is for all of them. The text is a prepared folder, or files that are prepared here.
     """
+    if data is not None:
+        image_recipe.refuse_images(Path(next((text.split()[0] for text in entries if text.strip()), "race")), data)
     scored_by = build_metrics(metrics)
     entrants = read_entrants(entries, budget=rules.budget, points=rules.points)
     if (data is None) == (not texts):

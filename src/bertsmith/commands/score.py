@@ -21,7 +21,7 @@ BATCH_LINES = 4096  # lines scored at once: the more lines, the more alike the l
 
 def score(model: Path, inputs: Sequence[str], *, pll_form: Any, as_json: bool, out: Path | None = None) -> None:
     """The score of each line, as soon as it is known, and the perplexity at the end. An output file is resumed."""
-    names = checked_inputs(inputs)
+    names = checked_inputs(model, inputs)
     loaded = load_text_model(model)
     read = partial(unlabelled.texts, names, notice_once())
     if out is None:

@@ -3,7 +3,7 @@
 Every call takes one image and returns one result, or takes a list or a folder and returns a list.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from bertsmith.inference.prediction import Prediction
 from bertsmith.models.convnet import ConvNet
 from bertsmith.models.patches import Patches
 
+THRESHOLD = 0.5  # probability from which a multi-label model predicts a label
+
 
 class ImageModel(LoadedImageModel):
     """A network of images, as `bertsmith.load` returns it for the folder of a ViT or a DeiT.
@@ -33,6 +35,8 @@ class ImageModel(LoadedImageModel):
 
     def predict(self, images: Any, *, top_k: int = 5, size: str = "model", precision: str = "float32") -> Any:
         """The most probable class of an image or of many, its probability, and those of the `top_k` best.
+
+        A multi-label model gives each label a probability of its own, and as `labels` those of at least one half.
 
         An image is a path, bytes, one of Pillow, a numpy array or a tensor; a folder stands for the images in it. With
         `size="own"` images keep their size and shape; by default they get the size that the model was trained on.
@@ -70,7 +74,7 @@ class ImageModel(LoadedImageModel):
         names = iter(images := list(images))
         for best in self._mapped(images, lambda patches: self._best(patches, count), size, precision, on_error):
             name = next(names).name
-            yield Prediction({"image": name, **(best if isinstance(best, Mapping) else self._named(best))})
+            yield Prediction({"image": name, **best})
 
     def probabilities(self, images: Any, *, size: str = "model") -> NDArray[np.float32]:
         """The probability of every class (column) for every image (row).
@@ -78,7 +82,7 @@ class ImageModel(LoadedImageModel):
         >>> bertsmith.load("runs/photos").probabilities("photos").sum(1).round(3).tolist()
         [1.0, 1.0]
         """
-        rows = list(self._mapped(as_images(images)[0], lambda patches: list(self._softmax(patches)), size, "float32"))
+        rows = list(self._mapped(as_images(images)[0], lambda patches: list(self._shares(patches)), size, "float32"))
         return np.stack([row.cpu().numpy() for row in rows]) if rows else np.zeros((0, len(self.labels)), np.float32)
 
     def embed(
@@ -170,18 +174,25 @@ class ImageModel(LoadedImageModel):
         options: dict[str, Any] = {"size": size, "precision": precision, "on_error": on_error, "device": self.device}
         return map_images(images, compute, self.config, self.processor, **options)
 
-    def _softmax(self, patches: Patches | Tensor) -> Tensor:
-        """The probability of every class of each image in a batch."""
+    def _shares(self, patches: Patches | Tensor) -> Tensor:
+        """The probability of every class of each image in a batch; of several labels each by itself."""
         if self.network is None:
             fact = "was not fine-tuned to predict anything"
             raise FolderError(self.path, fact, "Take its vectors: embed; or fine-tune it on labelled images")
-        return torch.softmax(self.network(patches).mean.float(), -1)
+        if self.problem == "regression":
+            raise FolderError(self.path, "predicts numbers, which is not supported for images", "Use embed")
+        logits = self.network(patches).mean.float()
+        shares: Tensor = logits.sigmoid() if self.problem == "multi_label" else logits.softmax(-1)
+        return shares
 
-    def _best(self, patches: Patches | Tensor, count: int) -> list[tuple[list[float], list[int]]]:
-        found = self._softmax(patches).topk(count)
-        return list(zip(found.values.tolist(), found.indices.tolist(), strict=True))
+    def _best(self, patches: Patches | Tensor, count: int) -> list[dict[str, Any]]:
+        return [self._named(shares, count) for shares in self._shares(patches).cpu()]
 
-    def _named(self, best: tuple[list[float], list[int]]) -> dict[str, Any]:
-        probabilities = {self.labels[index]: share for share, index in zip(*best, strict=True)}
-        label = self.labels[best[1][0]]
-        return {"label": label, "probability": best[0][0], "probabilities": probabilities}
+    def _named(self, shares: Tensor, count: int) -> dict[str, Any]:
+        best = shares.topk(count)
+        probabilities = {self.labels[at]: share for share, at in zip(*map(Tensor.tolist, best), strict=True)}
+        label, probability = next(iter(probabilities.items()))
+        found = {"label": label, "probability": probability, "probabilities": probabilities}
+        if self.problem == "multi_label":
+            found["labels"] = [self.labels[at] for at in torch.nonzero(shares >= THRESHOLD).flatten().tolist()]
+        return found

@@ -22,6 +22,7 @@ from bertsmith.insight.image_inspection.subject import ImageSubject, ReadImage
 from bertsmith.models.convnet import ConvNet, ConvNetClassifier
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import image_classifiers, vision_folder
+from bertsmith.models.hf.finetuned import PROBLEM_TYPE, PROBLEMS, distinct
 from bertsmith.models.hf.image_classifiers import NETWORK, ImageConfig, ImageFolder
 from bertsmith.models.hf.vision_folder import VisionFolder
 from bertsmith.models.hf.vision_layout import vision_layout_of
@@ -46,7 +47,8 @@ class LoadedImageModel:
         if opened.config.channels not in (1, 3):
             fact = f"reads images of {opened.config.channels} channels"
             raise FolderError(path, fact, "Only grey images (1) and those in red, green and blue (3) can be read")
-        self.path, self.processor, self.labels, self._opened = path, opened.processor, opened.labels, opened
+        self.path, self.processor, self._opened = path, opened.processor, opened
+        self.labels = distinct(opened.labels)
         self.config: ImageConfig = opened.config
         self.network: AnyImageClassifier | None = None
         if isinstance(opened, ImageFolder):
@@ -128,6 +130,17 @@ class LoadedImageModel:
         """
         return self.config.width if isinstance(self.config, VisionConfig) else self.config.output_width
 
+    @property
+    def problem(self) -> str:
+        """What the classifier predicts: `single_label`, or `multi_label`, as it does with a single output.
+
+        >>> bertsmith.load("runs/photos").problem
+        'single_label'
+        """
+        keys = self._opened.config_json if isinstance(self._opened, VisionFolder) else {}
+        problem = PROBLEMS.get(str(keys.get(PROBLEM_TYPE)), "single_label")
+        return "multi_label" if len(self.labels) == 1 and problem == "single_label" else problem
+
     def inspect(self, images: Any, *, size: str = "model", attribute: bool = True) -> ImageInspection:
         """What the model looks at, predicts by layer, and decides by, of an image or of a few.
 
@@ -155,6 +168,7 @@ class LoadedImageModel:
         if not isinstance(self.trunk, VisionTransformer) or isinstance(self.network, ConvNetClassifier):
             fact = "is a convolutional network, and has no attention to look at"
             raise FolderError(self.path, fact, "Inspect a ViT or a DeiT")
+        check_single_label(self, "inspected")
         return ImageSubject(name, self.kind, self.purpose, self.trunk, self.network, self.labels)
 
     def _vision(self) -> VisionFolder:
@@ -193,16 +207,23 @@ class LoadedImageModel:
             own = self.network.state_dict()
         opened, weights = self._opened, {**self._opened.state_dict, **own}  # with a pooler, which is not used
         keys = opened.config_json if isinstance(opened, VisionFolder) else {}
-        extra = {key: keys[key] for key in OWN_CONFIG_KEYS if key in keys}
+        extra = {key: keys[key] for key in (*OWN_CONFIG_KEYS, PROBLEM_TYPE) if key in keys}
         with folders.atomic_folder(folder) as target:
             if isinstance(opened, VisionFolder):
                 named: dict[str, Any] = {"extra": extra, "decoder": opened.decoder_config}
-                vision_folder.write(target, opened.config, weights, self.labels, self.processor, **named)
+                vision_folder.write(target, opened.config, weights, opened.labels, self.processor, **named)
             else:
-                image_classifiers.write(target, self.config, weights, self.labels, self.processor, extra)
+                image_classifiers.write(target, self.config, weights, opened.labels, self.processor, extra)
             if (card := Path(self.path) / MODEL_CARD).is_file():
                 files.write(target / MODEL_CARD, card.read_bytes())
         return Path(folder)
+
+
+def check_single_label(model: LoadedImageModel, verb: str) -> None:
+    """Refuse a model for something that is defined for one class of each image alone."""
+    if model.network is not None and model.problem != "single_label":
+        fact = f"was trained for {model.problem.replace('_', '-')}, and only models of one class an image are {verb}"
+        raise FolderError(model.path, fact, "Use embed")
 
 
 def check_choices(**given: Any) -> None:

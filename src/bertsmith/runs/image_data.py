@@ -16,9 +16,8 @@ from bertsmith.data.images.labelled_images import LabelledImages
 from bertsmith.data.images.survey import has_part
 from bertsmith.errors import TextError
 from bertsmith.models.image_classifier import Normalisation
-from bertsmith.random_bits import permute
 from bertsmith.recipe import ImageDataConfig, ImageFineTune
-from bertsmith.runs.dev_split import DEV_SHARE, MAX_DEV_EXAMPLES, stratified
+from bertsmith.runs.image_dev_split import duplicates, hold_out
 from bertsmith.runs.task_data import progress_line
 from bertsmith.tasks.findings import Prior
 
@@ -54,6 +53,15 @@ class ImageData:
             yield f"{terminal.count_of(len(part), f'{name} image')}: {source}"
             if part.bad:
                 yield f"  left out: {part.bad}"
+        yield from map("  ".__add__, duplicates(self.train, self.dev))
+        if rare := self._single_images():
+            yield f"  {rare}"
+
+    def _single_images(self) -> str:
+        """A warning where most classes have one image, as where a column of names was taken for labels."""
+        counts = np.bincount(np.concatenate([self.train.labels, self.dev.labels]))
+        single, classes = int((counts == 1).sum()), int((counts > 0).sum())
+        return f"{single:,} of {classes:,} classes have one image: are they classes?" if 2 * single > classes else ""
 
 
 def read(recipe: ImageFineTune, patch: int = 1) -> ImageData:
@@ -63,18 +71,21 @@ def read(recipe: ImageFineTune, patch: int = 1) -> ImageData:
     """
     given = recipe.data
     train = read_part(given, recipe.out, given.train, "train", patch=patch)
-    if given.dev is not None:
-        dev = read_part(given, recipe.out, given.dev, "train", train.classes, patch=patch)
-        source = str(given.dev)
-    elif has_part(given.train, "test"):
-        dev = read_part(given, recipe.out, given.train, "test", train.classes, patch=patch)
-        source = f"the test part of {given.train}"
-    else:
-        train, dev = split(train)
-        source = f"{len(dev):,} of the training images, held out, stratified by class"
     if len(set(train.labels.tolist())) < 2:
         fact = f"holds images of one class only, '{train.classes[train.labels[0]]}'"
         raise TextError(given.train, fact, "Give a folder with a folder for each class")
+    if given.dev is not None:
+        dev = read_part(given, recipe.out, given.dev, _dev_part(given.dev), train.classes, patch=patch)
+        source = str(given.dev)
+    elif part := next((part for part in ("dev", "test") if has_part(given.train, part)), None):
+        dev = read_part(given, recipe.out, given.train, part, train.classes, patch=patch)
+        source = f"the {part} part of {given.train}"
+    else:
+        train, dev, how = hold_out(train)
+        source = f"{len(dev):,} of the training images, held out{how}"
+        if len(set(train.labels.tolist())) < 2:
+            fact = "holds too few different images to hold any out for evaluation"
+            raise TextError(given.train, fact, "Give at least two images of each class, or dev images: --dev")
     return ImageData(train, dev, source)
 
 
@@ -152,15 +163,7 @@ def _is_large(path: Path) -> bool:
     return sum(1 for _, _ in zip(path.rglob("*"), range(2_000), strict=False)) >= 2_000
 
 
-def split(whole: LabelledImages) -> tuple[LabelledImages, LabelledImages]:
-    """A tenth of the images is held out, stratified by class."""
-    count = len(whole)
-    if count < 2:
-        raise TextError(whole.locations[0], "is the only image", "Give at least two classes with two images each")
-    wanted = min(MAX_DEV_EXAMPLES, max(1, int(DEV_SHARE * count)), count - 1)
-    order = permute(np.arange(count), count, 0)
-    held_out = stratified(order, whole.labels[order].tolist(), wanted)
-    chosen = np.zeros(count, np.bool_)
-    chosen[held_out] = True
-    train, dev = (whole.take(np.flatnonzero(part)) for part in (~chosen, chosen))
-    return train, replace(dev, dropped={}, bad="")
+def _dev_part(path: Path) -> str:
+    """The part of dev images to read: of a table with rows for training, too, the others."""
+    parts = ("dev", "test") if path.is_file() else ()
+    return next((part for part in parts if has_part(path, part)), "train")

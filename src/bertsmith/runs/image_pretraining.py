@@ -28,6 +28,7 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked_patches import MaskedImageBatch, MaskedPatches, squared_error
 from bertsmith.recipe import EXTENTS, ImagePretraining
 from bertsmith.runs import image_data
+from bertsmith.runs.image_dev_split import hold_out
 from bertsmith.runs.image_recipe import fitting_patch, fitting_size
 
 CONSOLE = terminal.console()
@@ -110,7 +111,7 @@ def read(recipe: ImagePretraining) -> UnlabelledImages:
         raise TextError(given.train, fact, f"Give at least {MIN_IMAGES}, better some thousands")
     if given.dev is not None:
         return UnlabelledImages(whole, image_data.read_part(given, recipe.out, given.dev, "train", **how))
-    return UnlabelledImages(*image_data.split(whole))
+    return UnlabelledImages(*hold_out(whole)[:2])
 
 
 def objective(recipe: ImagePretraining, images: UnlabelledImages) -> MaskedPatches:

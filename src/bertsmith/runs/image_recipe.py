@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import config, recipes, terminal
-from bertsmith.data.images.listed import DEV_FOLDERS, part_folder
+from bertsmith.data.images.listed import part_folder
+from bertsmith.data.images.listing import missing_images
 from bertsmith.data.images.survey import Survey, holds_images, survey
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.convnet import ConvNetConfig
@@ -54,8 +55,7 @@ def build_recipe(
     if not data.exists():
         raise TextError(data, "does not exist", "Name a folder with a folder of images for each class")
     if not holds_images(data):
-        fact = f"holds no images, which '{model}' reads"
-        raise TextError(data, fact, "Give a folder by class or a table with paths; or a network of text, as bert-base")
+        raise missing_images(data, str(model))
     paths = {"train": str(data), **({"dev": str(found)} if (found := dev or _dev_folder(data)) else {})}
     written = {"out": str(out)} | ({} if seeds is None else {"seeds": seeds})
     if _names_recipe(model):
@@ -162,7 +162,7 @@ def _dev_folder(data: Path) -> Path | None:
     """The folder of dev images beside `train`, which wins over a test part; None where there is none."""
     if not data.is_dir() or part_folder(data, "train") is None:
         return None
-    return next((found for name in DEV_FOLDERS if (found := part_folder(data, name))), None)
+    return part_folder(data, "dev")
 
 
 def _names_recipe(model: Path) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 from bertsmith.data.images import cifar, idx, reader, sheets
 from bertsmith.data.images.bad_images import BadImages
 from bertsmith.data.images.decoding import DecodingConfig
-from bertsmith.data.images.listed import DEV_FOLDERS, Listed, in_folders, in_table, part_folder
+from bertsmith.data.images.listed import Listed
+from bertsmith.data.images.listing import KNOWN, has_listed_part, list_part
 from bertsmith.errors import TextError
 from bertsmith.inference.image_inputs import NamedImage
 
@@ -37,19 +38,17 @@ def read_test_set(
         raise TextError(data, "does not exist", "Name a folder of images by class, or a table with their paths")
     if data.is_dir() and any(one.find_files(data, "test") for one in (cifar, idx, sheets)):
         return _of_arrays(data, "test", channels)
-    bad = BadImages()
-    if data.is_dir():
-        parts = (part_folder(data, name) for name in ("test", *DEV_FOLDERS))
-        return _of_files(list(in_folders(next(filter(None, parts), data))), data, bad)
-    if cifar.is_binary(data) or idx.is_idx(data):
+    if data.is_file() and (cifar.is_binary(data) or idx.is_idx(data)):
         return _of_arrays(data, "train", channels)
-    return _of_files(list(in_table(data, bad, columns=columns, root=root)), data, bad)
+    bad = BadImages()
+    part = next((part for part in ("test", "dev") if has_listed_part(data, part)), "train")
+    return _of_files(list_part(data, part, bad, columns=columns, root=root), data, bad)
 
 
 def _of_files(listed: Sequence[Listed], data: Path, bad: BadImages) -> ImageTestSet:
     if not listed:
         found = f": {bad.describe()}" if bad.counts else ""
-        raise TextError(data, f"holds no labelled image{found}", reader.KNOWN)
+        raise TextError(data, f"holds no labelled image{found}", KNOWN)
     return ImageTestSet(
         [NamedImage(str(one.path), one.path) for one in listed], [one.name for one in listed], bad.describe()
     )

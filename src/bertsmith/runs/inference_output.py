@@ -13,11 +13,13 @@ from bertsmith.data.output import Output, changed_input_error, fingerprint
 from bertsmith.errors import TextError
 from bertsmith.inference.image_model import ImageModel
 from bertsmith.inference.model import Model
+from bertsmith.models.hf.folder import check_exists, model_folder
 
 
-def checked_inputs(inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
+def checked_inputs(model: Path, inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
     """The input files, all of which exist, followed by texts that were given literally."""
     if image := next(filter(is_image_path, inputs), None):
+        check_exists(model_folder(model))  # a name that is mistyped might be that of a model of images
         raise TextError(image, "is of images, and the model reads text", "Take a model folder of ViT or DeiT")
     unlabelled.check_files(inputs)
     return [*inputs, *map(unlabelled.LiteralText, texts)]

@@ -18,7 +18,7 @@ CHANGES = AugmentationConfig(padding=2, brightness=0.3, erasing=0.5)
 def labelled(images: Tensor | list[Tensor]) -> LabelledImages:
     labels = np.arange(len(images)) % 3
     names = [str(number) for number in range(len(images))]
-    kept = {"locations": names, "dropped": {}, "bad": "", "fingerprint": "test"}
+    kept = {"locations": names, "dropped": {}, "bad": "", "fingerprint": "test", "digests": labels}
     return LabelledImages(images=images, labels=labels, classes=("a", "b", "c"), **kept)
 
 

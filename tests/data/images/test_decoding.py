@@ -52,6 +52,11 @@ def test_a_image_comes_back_as_planes_of_its_colours(kind: str) -> None:
     np.testing.assert_array_equal(pixels, COLOURS.transpose(2, 0, 1))
 
 
+@pytest.mark.parametrize(("kind", "length"), [("JPEG", 100), ("PNG", 20), ("GIF", 7)])
+def test_a_file_that_is_cut_in_its_header_is_broken_and_not_of_another_format(kind: str, length: int) -> None:
+    assert reason(encoded(PIL.fromarray(COLOURS), kind)[:length]) == BROKEN
+
+
 def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
     deep = np.array([[0, 257, 32896, 65535]], np.uint16)
     assert decode(encoded(PIL.fromarray(deep)), DecodingConfig(channels=1)).tolist() == [[[0, 1, 128, 255]]]

@@ -282,7 +282,7 @@ def test_what_holds_no_images_is_refused(tmp_path: Path, pets: Path) -> None:
     assert refusal(tmp_path / "empty") == f"PATH: holds no labelled image. {remedy}"
     (tmp_path / "a.doc").touch()
     assert refusal(tmp_path / "a.doc") == f"PATH: is no table and no known file of images. {remedy}"
-    assert refusal(pets, part="valid") == "part: unknown choice 'valid'. Known: test, train."
+    assert refusal(pets, part="valid") == "part: unknown choice 'valid'. Known: dev, test, train."
     with pytest.raises(BertsmithError, match=r"has 4 x 3 pixels and the first one 2 x 2\. Cut or scale them"):
         read(pets).stacked()
 

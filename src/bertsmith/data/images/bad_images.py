@@ -9,6 +9,7 @@ NO_IMAGE, BROKEN = "files that are no image", "images that cannot be decoded"
 TOO_LARGE, TOO_SMALL, EMPTY = "images that are too large", "images smaller than a patch", "empty files"
 NO_FILE, OUTSIDE = "images that do not exist", "paths that lead out of the folder"
 UNLABELLED, UNKNOWN = "images without a label", "images of an unknown class"
+NO_PART = "rows of no known part"
 
 
 class ImageError(ValueError):

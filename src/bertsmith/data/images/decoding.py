@@ -22,6 +22,7 @@ from bertsmith.errors import RunError
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 # Few on purpose: Pillow knows more, some of which start other programs (EPS) or are seldom read by anyone.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")  # of a JPEG, a PNG and a GIF
 MAX_PIXELS = 64_000_000
 MAX_FILE_BYTES = 1 << 27
 WHITE = (255, 255, 255, 255)
@@ -67,6 +68,8 @@ def decode(data: bytes, config: DecodingConfig) -> Pixels:
     except pillow.Image.DecompressionBombError:
         raise ImageError(TOO_LARGE, f"has more than {config.max_pixels:,} pixels") from None
     except Exception:  # decoders raise anything on hostile bytes
+        if data.startswith(BEGINNINGS):
+            raise ImageError(BROKEN, "cannot be decoded (the file is truncated or damaged)") from None
         raise ImageError(NO_IMAGE, f"is no image of a known format ({', '.join(FORMATS)})") from None
     return from_pillow(image, config)
 

@@ -1,5 +1,6 @@
 """MNIST's idx files: a header of big-endian sizes, then bytes; one file of images and one of labels; LeCun 1998."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from bertsmith.data.images.labelled_images import LabelledImages, from_array
 from bertsmith.errors import TextError
 
 PARTS = {"train": "train", "test": "t10k"}
-IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
+IMAGES = re.compile(r"(.+)-images([-.])idx3-ubyte")  # with a dot, as some archives are unpacked
 DIGITS = 10
 UNSIGNED_BYTES = 8  # the type of elements, the third byte of a file
 SIZE = np.dtype(">u4")
@@ -18,18 +19,19 @@ SIZE = np.dtype(">u4")
 
 def find_files(folder: Path, part: str) -> tuple[Path, Path] | None:
     """The files of images and of labels of a part, `train` or `test`, in a folder."""
-    images = find_file(folder, PARTS.get(part, part) + IMAGES)
+    found = (find_file(folder, f"{PARTS.get(part, part)}-images{mark}idx3-ubyte") for mark in "-.")
+    images = next(filter(None, found), None)
     return beside(images) if images else None
 
 
 def is_idx(path: Path) -> bool:
     """Whether a file has the name of a file of images."""
-    return bare_name(path).endswith(IMAGES)
+    return IMAGES.fullmatch(bare_name(path)) is not None
 
 
 def beside(images: Path) -> tuple[Path, Path]:
     """A file of images, and that of their labels."""
-    name = bare_name(images).removesuffix(IMAGES) + LABELS
+    name = IMAGES.sub(r"\1-labels\2idx1-ubyte", bare_name(images))
     labels = find_file(images.parent, name)
     if labels is None:
         raise TextError(images, f"has no labels beside it ({name})", "Get that file, too")

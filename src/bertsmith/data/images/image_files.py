@@ -13,7 +13,7 @@ def is_image_path(name: str) -> bool:
     path = Path(name)
     try:
         if path.is_dir():
-            return next(_inside(path), None) is not None
+            return next(images_below(path), None) is not None
     except (OSError, ValueError):  # no path at all, as a long text
         return False
     return path.suffix.lower() in SUFFIXES
@@ -26,7 +26,7 @@ def list_images(names: Iterable[str | Path]) -> list[Path]:
 
 def _listed(path: Path) -> list[Path]:
     if path.is_dir():
-        if not (found := list(_inside(path))):
+        if not (found := list(images_below(path))):
             raise TextError(path, "holds no image", f"Give a folder of {', '.join(SUFFIXES)}")
         return found
     if not path.exists():
@@ -36,7 +36,8 @@ def _listed(path: Path) -> list[Path]:
     return [path]
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def images_below(folder: Path) -> Iterator[Path]:
+    """The images of a folder and of the folders in it, sorted by name; hidden ones are left out."""
     for home, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):

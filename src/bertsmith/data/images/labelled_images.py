@@ -38,6 +38,7 @@ class LabelledImages:
     dropped: dict[str, int]  # how many images, by reason
     bad: str  # the same in one line, with the names of the first ones; empty if there are none
     fingerprint: str  # SHA-256 of pixels, labels and names of the classes
+    digests: Int64[np.ndarray, "N"]  # of each image's pixels: those of identical images are the same
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -49,8 +50,9 @@ class LabelledImages:
         if part is None:
             part = images.take(rows) if isinstance(images, Spool) else [images[row] for row in rows.tolist()]
         digest = hashlib.sha256(self.fingerprint.encode() + rows.astype("<i8").tobytes()).hexdigest()
+        kept: dict[str, Any] = {"labels": self.labels[rows], "digests": self.digests[rows]}
         locations = [self.locations[row] for row in rows.tolist()]
-        return replace(self, images=part, labels=self.labels[rows], locations=locations, fingerprint=digest)
+        return replace(self, images=part, locations=locations, fingerprint=digest, **kept)
 
     def stacked(self) -> UInt8[Tensor, "N C H W"]:
         """All images as one tensor, if they have one size."""
@@ -123,17 +125,20 @@ def _finished(
         dropped=dict(bad.counts),
         bad=bad.describe(),
         fingerprint=fingerprint.of(labels, classes),
+        digests=np.frombuffer(fingerprint.images, np.int64),
     )
 
 
 class _Fingerprint:
-    """The SHA-256 of images that come one after the other, and of their labels."""
+    """The SHA-256 of images that come one after the other, and of their labels; and eight bytes of each image's own."""
 
     def __init__(self) -> None:
-        self._digest = hashlib.sha256()
+        self._digest, self.images = hashlib.sha256(), bytearray()
 
     def add(self, pixels: Pixels) -> None:
-        self._digest.update(_to_record(pixels))
+        record = _to_record(pixels)
+        self._digest.update(record)
+        self.images += hashlib.blake2b(record, digest_size=8).digest()
 
     def of(self, labels: Int64[np.ndarray, "N"], classes: tuple[str, ...]) -> str:
         self._digest.update(labels.astype("<i8").tobytes())

@@ -9,18 +9,15 @@ from pathlib import Path
 
 from bertsmith.data.images import cifar, idx, sheets
 from bertsmith.data.images.bad_images import UNKNOWN, BadImages, ImageError
-from bertsmith.data.images.binary import bare_name
 from bertsmith.data.images.decoding import DecodingConfig
 from bertsmith.data.images.labelled_images import Found, LabelledImages, collect
-from bertsmith.data.images.listed import Listed, anywhere, in_folders, in_table, part_folder
+from bertsmith.data.images.listed import PARTS, Listed
+from bertsmith.data.images.listing import KNOWN, list_part
 from bertsmith.data.images.workers import decode_all
 from bertsmith.data.labelled.bad_rows import Policy
-from bertsmith.data.labelled.tables import TABLE_SUFFIXES
 from bertsmith.errors import RecipeError, TextError, suggest
 
-PARTS = ("train", "test")
 IMAGES_PER_REPORT = 1000  # images between two reports of progress
-KNOWN = "Give a folder with a folder for each class, a table with paths, or the files of CIFAR-10 or MNIST"
 
 
 def read(
@@ -51,7 +48,7 @@ def read(
         raise TextError(path, "does not exist")
     images = _read_arrays(path, part, bad, chosen)
     if images is None:
-        listed = list(_listed(path, part, bad, columns, root, labelled))
+        listed = list_part(path, part, bad, columns=columns, root=root, labelled=labelled)
         names = tuple(classes) or tuple(sorted({one.name for one in listed}, key=_in_order))
         images = collect(_decoded(listed, names, chosen, bad, workers, progress), names, bad, folder)
     if not len(images):
@@ -72,24 +69,6 @@ def _read_arrays(path: Path, part: str, bad: BadImages, config: DecodingConfig) 
     if cifar.is_binary(path):
         return cifar.read([path], bad)
     return idx.read(idx.beside(path), bad, channels=config.channels) if idx.is_idx(path) else None
-
-
-def _listed(
-    path: Path,
-    part: str,
-    bad: BadImages,
-    columns: tuple[str | None, str | None],
-    root: Path | None,
-    labelled: bool,
-) -> Iterator[Listed]:
-    if path.is_dir():
-        inside = part_folder(path, part)
-        if part != "train" and inside is None:  # the whole folder would be what was trained on
-            raise TextError(path, f"has no folder '{part}'", "Put some images of each class into one")
-        return (in_folders if labelled else anywhere)(inside or path)
-    if Path(bare_name(path)).suffix.lower() in TABLE_SUFFIXES:
-        return in_table(path, bad, columns=columns, root=root, labelled=labelled)
-    raise TextError(path, "is no table and no known file of images", KNOWN)
 
 
 def _decoded(

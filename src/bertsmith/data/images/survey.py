@@ -3,7 +3,6 @@
 Only the headers of a few files are opened, so that sizes can be chosen before thousands of photographs are decoded.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +10,12 @@ import numpy as np
 
 from bertsmith.data.images import cifar, idx, sheets
 from bertsmith.data.images.bad_images import BadImages
-from bertsmith.data.images.binary import bare_name
-from bertsmith.data.images.decoding import SUFFIXES, import_pillow
-from bertsmith.data.images.listed import Listed, anywhere, holds_paths, in_folders, in_table, part_folder
+from bertsmith.data.images.decoding import import_pillow
+from bertsmith.data.images.image_files import images_below
+from bertsmith.data.images.image_table import holds_paths, metadata_table
+from bertsmith.data.images.listed import Listed, folders_in, part_folder
+from bertsmith.data.images.listing import has_listed_part, is_table, list_part
 from bertsmith.data.images.reader import read
-from bertsmith.data.labelled.tables import TABLE_SUFFIXES
 from bertsmith.errors import BertsmithError
 
 SAMPLE = 64  # files whose headers are opened, evenly spaced
@@ -41,22 +41,21 @@ def holds_images(path: Path, *, alone: bool = False) -> bool:
     if path.is_dir():
         if any(_arrays(path, part) for part in ("train", "test")):
             return True
-        return next(_images_below(part_folder(path, "train") or path), None) is not None
+        folder = part_folder(path, "train") or path
+        return any(any(images_below(one)) for one in folders_in(folder)) or metadata_table(folder, None) is not None
     if not path.is_file():
         return False
     if cifar.is_binary(path) or idx.is_idx(path):
         return True
-    if Path(bare_name(path)).suffix.lower() not in TABLE_SUFFIXES:
-        return False
     try:
-        return holds_paths(path, alone=alone)
+        return is_table(path) and holds_paths(path, alone=alone)
     except BertsmithError:  # no table at all, which is said by whoever reads it
         return False
 
 
 def has_part(path: Path, part: str) -> bool:
-    """Whether a folder has this part, `train` or `test`, as a folder or as files of its own."""
-    return path.is_dir() and (_arrays(path, part) or part_folder(path, part) is not None)
+    """Whether a path has this part, such as `test`, as a folder, as files of its own, or as rows of a table."""
+    return (path.is_dir() and _arrays(path, part)) or has_listed_part(path, part)
 
 
 def survey(
@@ -72,10 +71,7 @@ def survey(
         grey = idx.is_idx(path) or bool(path.is_dir() and idx.find_files(path, "train"))
         height, width = images.stacked().shape[2:]
         return Survey(len(images), height, width, grey=grey, one_size=True)
-    if path.is_dir():
-        listed = list((in_folders if labelled else anywhere)(part_folder(path, "train") or path))
-    else:
-        listed = list(in_table(path, BadImages(), columns=columns, root=root, labelled=labelled))
+    listed = list_part(path, "train", BadImages(), columns=columns, root=root, labelled=labelled)
     headers = [found for one in listed[:: max(1, len(listed) // SAMPLE)] if (found := _header(one))]
     if not headers:
         return None
@@ -104,13 +100,3 @@ def _arrays(path: Path, part: str) -> bool:
         return bool(cifar.find_files(path, part) or idx.find_files(path, part) or sheets.find_files(path, part))
     except BertsmithError:  # some of their files are missing, which is said when they are read
         return True
-
-
-def _images_below(folder: Path) -> Iterator[Path]:
-    return (
-        path
-        for one in sorted(folder.iterdir())
-        if one.is_dir() and not one.name.startswith(".")
-        for path in one.rglob("*")
-        if path.suffix.lower() in SUFFIXES
-    )

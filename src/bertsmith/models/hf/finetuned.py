@@ -1,7 +1,7 @@
 """The task of a fine-tuned folder: its kind, labels, problem type and pooling, in transformers' config.json."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from bertsmith.models.hf.layout import HFLayout
 from bertsmith.nn.pooling import Pooling
 
 TASKS = ("classify", "tag", "answer", "choose")
+PROBLEM_TYPE = "problem_type"
 PROBLEMS = {  # transformers' problem_type: ours
     "single_label_classification": "single_label",
     "regression": "regression",
@@ -47,7 +48,7 @@ class FinetunedTask:
         if self.task == "classify":
             if layout.poolings:
                 keys["classifier_pooling"] = layout.poolings[self.pooling]
-            keys["problem_type"] = next(theirs for theirs, ours in PROBLEMS.items() if ours == self.problem)
+            keys[PROBLEM_TYPE] = next(theirs for theirs, ours in PROBLEMS.items() if ours == self.problem)
         return keys
 
 
@@ -73,7 +74,7 @@ def finetuned_task(
     if task == "answer":
         return FinetunedTask(task=task)  # the two labels in its config.json are the start and the end of the span
     labels = labels_of(config_json, path)
-    problem = PROBLEMS.get(str(config_json.get("problem_type")), "regression" if len(labels) == 1 else "single_label")
+    problem = PROBLEMS.get(str(config_json.get(PROBLEM_TYPE)), "regression" if len(labels) == 1 else "single_label")
     if task == "classify" and problem == "regression" and len(labels) != 1:
         raise FolderError(path, f"is a regression with {len(labels)} outputs", "Only models with one can be opened")
     pooling = _pooling(config_json, layout, path) if task in ("classify", "choose") else "first"
@@ -84,11 +85,11 @@ def finetuned_task(
     return FinetunedTask(task=task, labels=labels, problem=problem, pooling=pooling)
 
 
-def distinct(labels: tuple[str, ...]) -> tuple[str, ...]:
+def distinct(labels: Sequence[str]) -> tuple[str, ...]:
     """The labels, those that occur more than once with their id: `x (0)` and `x (1)`."""
     counts = Counter(labels)
     if len(counts) == len(labels):
-        return labels
+        return tuple(labels)
     return distinct(tuple(f"{one} ({number})" if counts[one] > 1 else one for number, one in enumerate(labels)))
 
 

@@ -10,6 +10,7 @@ from bertsmith.models.hf.values import number, require
 
 PREPROCESSOR = "preprocessor_config.json"
 Resample = Literal["bilinear", "bicubic"]
+UNSUPPORTED = {0: "nearest", 1: "lanczos", 4: "box", 5: "hamming"}
 RESAMPLES: dict[Resample, int] = {"bilinear": 2, "bicubic": 3}  # Pillow's numbers
 Size = tuple[int, int]  # height and width in pixels
 MAX_SIDE = 1 << 14  # pixels
@@ -64,7 +65,9 @@ def processor_from_json(keys: dict[str, Any], defaults: ImageProcessor, channels
     named = keys.get("resample", RESAMPLES[defaults.resample])
     resample = next((ours for ours, theirs in RESAMPLES.items() if theirs == named), None)
     if resample is None:
-        raise FolderError(path, f"resample is {short_repr(named)}", "Only 2 (bilinear) or 3 (bicubic) can be opened")
+        name = f" ({UNSUPPORTED[named]})" if isinstance(named, int) and named in UNSUPPORTED else ""
+        fact = f"resample is {short_repr(named)}{name}, which is not supported"
+        raise FolderError(path, fact, "Only 2 (bilinear) or 3 (bicubic) can be opened")
     mean, std = defaults.mean, defaults.std
     if _is_on(keys, "do_normalize", True, path):
         mean = _by_channel(keys, "image_mean", mean, channels, path)
@@ -105,6 +108,9 @@ def _size(keys: dict[str, Any], key: str, default: Size | None, path: object) ->
     value = keys.get(key)
     if value is None and default is not None:
         return default
+    if isinstance(value, dict) and "shortest_edge" in value:
+        fact = f"{key} names the shortest_edge ({short_repr(value)}), which is not supported"
+        raise FolderError(path, fact, "Only a height and a width can be opened")
     height, width = (value.get("height"), value.get("width")) if isinstance(value, dict) else (value, value)
     if not _is_side(height) or not _is_side(width):
         remedy = f"Give a height and a width of at most {MAX_SIDE} pixels"

@@ -18,6 +18,7 @@ from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.tables import Table
 from bertsmith.errors import TextError
 
+CONLL_SUFFIXES = (".conll", ".conll2003", ".conllu", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bmes", ".ner")
 DOCSTART = "-DOCSTART-"
 COMMENT = re.compile(r"#\s?(id\b|\w+\s*=)")
 COLUMN_GUESS_LINES = 1000  # lines from which the number of columns is guessed

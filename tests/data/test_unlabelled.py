@@ -128,6 +128,14 @@ def test_columns_of_words_are_sentences_and_not_lines(tmp_path: Path) -> None:
         asked(second, "tag", "7", tags=tags)
 
 
+@pytest.mark.parametrize("name", ["test.conllu", "test.txt"])
+def test_the_words_of_conllu_are_its_forms_and_not_their_numbers(tmp_path: Path, name: str) -> None:
+    rows = ["1-2 vámonos", "1 vamos", "2 nos", "", "1 10\u00a0000", "1.1 euros"]
+    lines = ["\t".join([*row.split(" "), *"_" * 8]) if row else "" for row in rows]
+    path = written(tmp_path / name, "\n".join(["# sent_id = 1", *lines]) + "\n")
+    assert [one.words for one in asked(path, "tag")] == [("vamos", "nos"), ("10\u00a0000",)]
+
+
 def test_sentences_for_a_tagger_may_be_lines_lists_or_standard_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

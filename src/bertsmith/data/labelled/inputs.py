@@ -45,10 +45,10 @@ class TrainedOn:
 
 def is_conll(head: Sequence[str], tags: frozenset[str]) -> bool:
     """Whether lines are words with their tags, or words alone with blank lines after sentences."""
-    rows = [_cells(line) for line in head if line.strip() and not conll.COMMENT.match(line)]
+    rows = [conll.split_line(line) for line in head if line.strip() and not conll.COMMENT.match(line)]
     if not rows:
         return False
-    if rows[0][0] == conll.DOCSTART:
+    if rows[0][0] == conll.DOCSTART or conll.is_conllu(rows):
         return True
     last = [row[-1] for row in rows if len(row) > 1]
     tagged = sum(cell in tags or cell == "O" or bool(conll.SPAN_TAG.fullmatch(cell)) for cell in last)
@@ -58,18 +58,16 @@ def is_conll(head: Sequence[str], tags: frozenset[str]) -> bool:
     return blank and len(rows) > 2 and all(len(row) == 1 for row in rows)
 
 
-def _cells(line: str) -> list[str]:
-    """A line split at tabs where there is one, else at spaces."""
-    text = line.strip()
-    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
-
-
 def sentences(lines: Iterable[tuple[int, str]], name: str, trained_on: TrainedOn) -> Iterator[Sentence]:
     """The words of each sentence, from their column; blank lines end sentences."""
-    column = int(trained_on.texts[0]) if trained_on.texts and trained_on.texts[0].isdigit() else 0
+    named = int(trained_on.texts[0]) if trained_on.texts and trained_on.texts[0].isdigit() else None
     words, location = list[str](), ""
     for number, line in lines:
-        cells = _cells(line)
+        cells = conll.split_line(line)
+        conllu = conll.is_conllu([cells])
+        if conllu and conll.NO_WORD.fullmatch(cells[0]):
+            continue
+        column = named if named is not None else conll.CONLLU_WORDS if conllu else 0
         if not cells or cells[0] == conll.DOCSTART:
             if words:
                 yield Sentence(location=location, words=tuple(words))

@@ -61,6 +61,18 @@ def test_columns_without_names_are_guessed_from_their_values(tmp_path: Path) -> 
     assert labelled.dropped == {"rows without a label": 1}
 
 
+def test_a_delimiter_that_the_ending_does_not_say_is_reported(tmp_path: Path) -> None:
+    found = of(tmp_path / "a.csv", "text;label\na, b;x\nc, d;y\n", "classify")
+    assert found.description == "texts from 'text', label from 'label' (cells separated by ';')"
+    found = of(tmp_path / "a.csv", "a film, so\tgood\nb film, so\tgood\nc film, so\tbad\nd film, so\tbad\n", "classify")
+    assert found.description == "texts from '0', label from '1' (there is no header, cells separated by tabs)"
+    rows = "\n".join(f"a b{row}|c d{row}|e f{row}" for row in range(9))
+    with pytest.raises(
+        TextError, match=r"cannot be guessed from 0, 1, 2 \(there is no header, cells separated by '\|'\)"
+    ):
+        of(tmp_path / "a.csv", rows, "classify")
+
+
 def test_columns_with_odd_names_are_guessed_from_their_values(tmp_path: Path) -> None:
     rows = [f"{number},ein Satz mit der Zahl {number},{('sehr gut', 'schlecht')[number % 2]}" for number in range(20)]
     found = of(tmp_path / "odd.csv", "\n".join(["Nr.,Kommentar,Urteil", *rows]), "classify")
@@ -99,7 +111,10 @@ def test_one_letter_that_most_rows_have_shows_another_encoding(tmp_path: Path) -
         f"Das Gerät {number} ist {('gut', 'schlecht')[number % 2]};{('ja', 'nein')[number % 2]}" for number in range(12)
     ]
     found = of(tmp_path / "a.csv", "\n".join(["Stimme;Urteil", *rows]).encode("latin-1"), "classify")
-    assert found.description == "texts from 'Stimme', label from 'Urteil'; read as cp1252, not UTF-8"
+    assert (
+        found.description
+        == "texts from 'Stimme', label from 'Urteil' (cells separated by ';'); read as cp1252, not UTF-8"
+    )
     assert len(found.examples) == 12
     assert "Gerät" in str(found.examples[0])
 

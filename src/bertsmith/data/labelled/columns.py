@@ -69,8 +69,7 @@ class ColumnPlan:
         label = f", labels from {quoted_list(self.flags)}" if self.flags else label
         separated = f" separated by '{self.separator}'" if self.separator else ""
         separated += " numbered from 1" if self.first_ending else ""
-        header = "" if table.has_header else " (there is no header)"
-        return f"texts from {quoted_list(self.texts)}{label}{separated}{header}"
+        return f"texts from {quoted_list(self.texts)}{label}{separated}{table.describe()}"
 
 
 def plan_columns(table: Table, kind: Kind, columns: Columns) -> ColumnPlan:
@@ -150,7 +149,7 @@ def _guess_label(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
 def _guess_error(table: Table, roles: str) -> TextError:
     if len(table.columns) == 1:
         return TextError(table.name, "has one column, and so no labels", "Give it a file with a column of labels")
-    columns = ", ".join(table.columns) + ("" if table.has_header else " (there is no header)")
+    columns = ", ".join(table.columns) + table.describe()
     return TextError(table.name, f"which columns hold {roles} cannot be guessed from {columns}", NAME_THE_COLUMNS)
 
 

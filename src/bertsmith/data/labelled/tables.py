@@ -37,6 +37,13 @@ class Table:
     def name(self) -> str:
         return self.source.name
 
+    def describe(self) -> str:
+        """What goes not without saying: no header, or another delimiter than the file's ending says; in brackets."""
+        facts = [] if self.has_header else ["there is no header"]
+        if self.delimiter != delimited.OWN_DELIMITERS.get(self.source.kind, ""):
+            facts.append("cells separated by " + ("tabs" if self.delimiter == "\t" else f"'{self.delimiter}'"))
+        return f" ({', '.join(facts)})" if facts else ""
+
     def column(self, name: str) -> str:
         """A column as the file spells it, by a name in any case or by its number."""
         alike = [known for known in self.columns if known.casefold() == name.casefold()]

@@ -224,7 +224,7 @@ def _text_columns(table: Table, trained_on: TrainedOn, *, single: bool) -> tuple
         return tuple(free)
     if table.source.kind in (".jsonl", ".ndjson", ".json") and not trained_on.texts:
         return ()
-    columns = ", ".join(table.columns) + ("" if table.has_header else " (there is no header)")
+    columns = ", ".join(table.columns) + table.describe()
     remedy = f"Name them {_listed(trained_on.texts)}, as in training" if trained_on.texts else "Name one 'text'"
     raise TextError(table.name, f"which columns hold the texts cannot be guessed from {columns}", remedy)
 

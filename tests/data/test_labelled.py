@@ -73,6 +73,16 @@ def test_a_delimiter_that_the_ending_does_not_say_is_reported(tmp_path: Path) ->
         of(tmp_path / "a.csv", rows, "classify")
 
 
+def test_numbers_of_classes_are_the_same_with_and_without_a_zero(tmp_path: Path) -> None:
+    """As pandas writes a column of whole numbers without gaps, and with one."""
+    found = of(tmp_path / "a.csv", "text,label\na b,1\nc d,1.0\ne f,-2.0\ng h,\ni j,2.5\n", "classify")
+    assert [example.label for example in found.examples] == ["1", "1", "-2", "2.5"]
+    found = of(tmp_path / "a.csv", "text,label\na b,1.0\nc d,beta\n", "classify")
+    assert [example.label for example in found.examples] == ["1.0", "beta"]  # versions are names
+    rows = "text,choice0,choice1,label\n" + "a b,c,d,1.0\ne f,g,h,2.0\n"
+    assert [example.label for example in of(tmp_path / "a.csv", rows, "choose").examples] == ["0", "1"]
+
+
 def test_columns_with_odd_names_are_guessed_from_their_values(tmp_path: Path) -> None:
     rows = [f"{number},ein Satz mit der Zahl {number},{('sehr gut', 'schlecht')[number % 2]}" for number in range(20)]
     found = of(tmp_path / "odd.csv", "\n".join(["Nr.,Kommentar,Urteil", *rows]), "classify")

@@ -4,8 +4,9 @@ The guess goes by the columns' names, and by their values where no name is known
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from bertsmith.data.labelled.column_names import (
     CHOICE_COLUMNS,
@@ -25,7 +26,7 @@ from bertsmith.data.labelled.column_names import (
 )
 from bertsmith.data.labelled.examples import Kind
 from bertsmith.data.labelled.tables import Table
-from bertsmith.data.labelled.values import is_number
+from bertsmith.data.labelled.values import WHOLE, has_decimal_commas, is_missing, is_number, with_decimal_point
 from bertsmith.errors import TextError
 
 SEPARATORS = ("|", ";", ",")
@@ -56,6 +57,8 @@ class ColumnPlan:
     separator: str | None = None
     classes: tuple[str, ...] = ()  # where they are known beforehand
     flags: tuple[str, ...] = ()  # columns of 0 and 1, one for each label
+    numeric: bool = False  # the labels of the first rows are numbers, so that 1.0 is the class 1
+    decimal_comma: bool = False  # 0,5 is 0.5
     first_ending: int | None = None  # the number of the first ending, 0 or 1; None where the first rows do not show it
 
     @property
@@ -63,11 +66,19 @@ class ColumnPlan:
         """Every column that is read."""
         return (*self.texts, *([self.label] if self.label else []), *self.flags)
 
+    def plain_label(self, value: Any) -> Any:
+        """The cell of a label; a number as others write it."""
+        if self.decimal_comma:
+            return with_decimal_point(value)
+        whole = WHOLE.fullmatch(value.strip()) if self.numeric and isinstance(value, str) else None
+        return whole[1] if whole else value
+
     def describe(self, table: Table) -> str:
         """The plan in words, for the user."""
         label = f", label from {quoted_list([self.label])}" if self.label else ", no label"
         label = f", labels from {quoted_list(self.flags)}" if self.flags else label
         separated = f" separated by '{self.separator}'" if self.separator else ""
+        separated += " with decimal commas" if self.decimal_comma else ""
         separated += " numbered from 1" if self.first_ending else ""
         return f"texts from {quoted_list(self.texts)}{label}{separated}{table.describe()}"
 
@@ -119,6 +130,13 @@ def plan_choices(table: Table, columns: Columns) -> ColumnPlan:
     return ColumnPlan(texts, label, contexts)
 
 
+def with_numbers(table: Table, plan: ColumnPlan, kind: Kind) -> ColumnPlan:
+    """The same plan with how the first rows write numbers."""
+    cells = [value for row in table.head if not is_missing(value := row.get(plan.label or ""))]
+    commas = kind in ("number", "pairs") and has_decimal_commas(cells)
+    return replace(plan, numeric=bool(cells) and all(map(is_number, cells)), decimal_comma=commas)
+
+
 def has_few_values(table: Table, name: str) -> bool:
     """Whether the values of a column recur, as classes do."""
     values = [str(row.get(name)) for row in table.head]
@@ -128,7 +146,9 @@ def has_few_values(table: Table, name: str) -> bool:
 def _guess_label(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
     """The column of the label, by its name; else the only one whose values look like labels."""
     free = [name for name in table.columns if name not in texts]
-    numbers = [name for name in free if 2 * sum(is_number(row.get(name)) for row in table.head) > len(table.head)]
+    cells = {name: [row.get(name) for row in table.head] for name in free}
+    numbers = [name for name in free if 2 * sum(map(is_number, cells[name])) > len(table.head)]
+    numbers += [name for name in free if has_decimal_commas(cells[name])]
     if kind == "pairs":  # a score is optional; a number in the first column counts the rows
         last = free[-1:] if not table.has_header and len(free) > 2 else []
         return next(iter(match_columns([(name,) for name in (*SCORE_COLUMNS, *last)], numbers)), None)

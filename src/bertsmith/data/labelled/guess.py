@@ -27,7 +27,15 @@ from bertsmith.data.labelled.columns import GUESSED_COLUMNS, SEPARATORS, Columns
 from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
-from bertsmith.data.labelled.values import is_missing, is_number, parse_flag, split_labels
+from bertsmith.data.labelled.values import (
+    has_decimal_commas,
+    is_infinite,
+    is_missing,
+    is_number,
+    parse_flag,
+    split_labels,
+    with_decimal_point,
+)
 from bertsmith.errors import TextError
 from bertsmith.terminal import count_of
 
@@ -121,10 +129,14 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
     """The problem by the values of the label's column."""
     if not values:
         return Guess(task="classify")
-    if all(map(_is_numeric, values)):
-        numbers = list(map(float, values))
+    commas = columns.separator is None and has_decimal_commas(values)
+    cells = [cell for cell in map(with_decimal_point, values) if is_number(cell)] if commas else values
+    numeric = [cell for cell in cells if not is_infinite(cell)]  # the reader drops infinite ones
+    if numeric and all(map(_is_numeric, numeric)):
+        numbers = list(map(float, numeric))
         if not _are_classes(numbers):
             spread = f"numbers from {min(numbers):g} to {max(numbers):g} in {label}"
+            spread += ", with decimal commas" * commas
             message = f"Task: regression, {spread}; task.problem=single_label makes a class of each number"
             return Guess(task="classify", problem="regression", message=message)
     elif separator := _find_separator(values, columns.separator):
@@ -134,14 +146,16 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
         message += "; task.problem=single_label takes each value for one class"
         mark = None if separator == LIST_CELLS else separator
         return Guess(task="classify", problem="multi_label", separator=mark, message=message)
-    classes = {str(value).strip() for value in values if not isinstance(value, list | dict)}
+    number = all(map(_is_numeric, values))
+    plain = (float(value) if number else str(value).strip() for value in values if not isinstance(value, list | dict))
+    classes = set[Any](plain)  # 1 and 1.0 are one
     if len(values) >= MIN_ROWS and len(classes) > MAX_DISTINCT_LABELS * len(values):
         fact = f"{len(classes):,} different values in {len(values):,} rows of {label}: nearly each row is its own class"
         remedy = "Name the label's column with data.label='...', or learn from pairs with --task sentence-similarity"
         raise TextError(table.name, fact, remedy)
     message = f"Task: classification, {count_of(len(classes), 'class')} in {label}"
-    number = "; task.problem=regression makes it regression" if all(map(_is_numeric, values)) else ""
-    return Guess(task="classify", message=message + (number or "; task.problem=multi_label makes it multi-label"))
+    other = "regression makes it regression" if number else "multi_label makes it multi-label"
+    return Guess(task="classify", message=f"{message}; task.problem={other}")
 
 
 LIST_CELLS = "[]"  # stands for a separator where cells are lists

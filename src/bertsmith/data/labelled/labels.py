@@ -21,6 +21,7 @@ def parse_label(value: Any, kind: Kind, plan: ColumnPlan, endings: int) -> Label
     Raises ValueError where the cell holds no such label, LookupError where its class is unknown, and NumberingError
     where endings that were counted from 0 are counted from 1, or the other way round.
     """
+    value = plan.plain_label(value)
     if kind == "labels":
         if is_missing(value) and value != "":  # an empty cell says that none of the labels applies
             return None

@@ -13,7 +13,14 @@ from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import conll, glue, parallel, squad, treebank
 from bertsmith.data.labelled.bad_rows import BadRows, Policy
 from bertsmith.data.labelled.column_names import COLUMN_NAMES, quoted_list
-from bertsmith.data.labelled.columns import GUESSED_COLUMNS, ColumnPlan, Columns, plan_choices, plan_columns
+from bertsmith.data.labelled.columns import (
+    GUESSED_COLUMNS,
+    ColumnPlan,
+    Columns,
+    plan_choices,
+    plan_columns,
+    with_numbers,
+)
 from bertsmith.data.labelled.examples import Example, Kind, Label, Question, Sentence, collect
 from bertsmith.data.labelled.labels import NumberingError, counted_from, labels_from_flags, parse_label
 from bertsmith.data.labelled.sources import find_sources
@@ -120,10 +127,12 @@ def _read(
     task = None if named else glue.recognise(Path(file.path))
     if task and kind in (task.kind, "pairs") and (found := glue.task_columns(table, task)):
         label = found[1] if kind == task.kind or task.kind == "number" else None
-        plan = ColumnPlan(found[0], label, classes=task.classes)
+        plan = with_numbers(table, ColumnPlan(found[0], label, classes=task.classes), kind)
         plans.append(plan)
         return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {plan.describe(table)}"
-    plan = plan_columns(table, kind, columns) if kind != "choose" else _numbered(table, plan_choices(table, columns))
+    plan = plan_choices(table, columns) if kind == "choose" else plan_columns(table, kind, columns)
+    plan = with_numbers(table, plan, kind)
+    plan = _numbered(table, plan) if kind == "choose" else plan
     plans.append(plan)
     return _examples(table, kind, plan, dropped), plan.describe(table)
 
@@ -131,7 +140,7 @@ def _read(
 def _numbered(table: Table, plan: ColumnPlan) -> ColumnPlan:
     """The plan of multiple choice with the number of the first ending, 0 or 1, by the first rows."""
     rows = [(row, _texts([row.get(name) for name in plan.texts], plan.context_columns, "choose")) for row in table.head]
-    shown = ((row.get(plan.label or ""), len(texts) - 1) for row, texts in rows if texts is not None)
+    shown = ((plan.plain_label(row.get(plan.label or "")), len(texts) - 1) for row, texts in rows if texts is not None)
     return replace(plan, first_ending=counted_from(shown))
 
 

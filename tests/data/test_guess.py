@@ -181,6 +181,17 @@ def test_a_class_for_each_row_is_refused(tmp_path: Path, header: str, where: str
         ("a.jsonl", {"tokens": ["EU", "says"], "ner_tags": ["B-ORG", "O"]}, "tag"),
         ("a.jsonl", {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": [0]}}, "answer"),
         ("a.jsonl", {"ctx": "a b", "ending0": "c", "ending1": "d", "label": 0}, "choose"),
+        ("a.jsonl", {"question": "a b", "A": "c", "B": "d", "answer": "B"}, "choose"),
+        ("a.jsonl", {"question": "a b", "choices": ["c", "d"], "answer": 1}, "choose"),
+        (
+            "a.jsonl",
+            {"question": "a b", "choices": {"text": ["c", "d"], "label": ["A", "B"]}, "answerKey": "B"},
+            "choose",
+        ),
+        ("a.jsonl", {"question": "a b", "A": "c", "B": "d", "answer": "yes"}, "classify"),
+        ("a.jsonl", {"question": "who", "context": "Bob runs", "answer": "Bob"}, "answer"),
+        ("a.jsonl", {"question": "is it", "passage": "no, it is not", "answer": "no"}, "classify"),
+        ("a.jsonl", {"question": "is it", "context": "it is not", "answer": "never"}, "classify"),
         ("a.json", {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": [0]}}, "answer"),
     ],
 )

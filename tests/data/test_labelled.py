@@ -217,6 +217,19 @@ def test_endings_may_be_a_list_and_the_right_one_a_letter(tmp_path: Path) -> Non
     assert pairs(of(tmp_path / "a.jsonl", [row], "choose")) == [(("Why?", "so", "no"), "1")]
 
 
+def test_endings_beyond_ten_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    names = [f"ending{number}" for number in range(12)]
+    data = ",".join(["ctx", *names[::-1], "label"]) + "\n" + ",".join(["A man", *map(str, range(11, -1, -1)), "11"])
+    assert pairs(of(tmp_path / "a.csv", data, "choose")) == [(("A man", *map(str, range(12))), "11")]
+
+
+def test_endings_may_be_columns_of_letters_as_in_mmlu(tmp_path: Path) -> None:
+    data = "question,A,B,C,D,answer\n" + "\n".join(f"What is {row}?,w,x,y,z,{'ABCD'[row % 4]}" for row in range(8))
+    found = of(tmp_path / "a.csv", data, "choose")
+    assert pairs(found)[1] == (("What is 1?", "w", "x", "y", "z"), "1")
+    assert found.description == "texts from 'question', 'A', 'B', 'C' and 'D', label from 'answer'"
+
+
 def test_endings_may_be_numbered_from_one_as_in_winogrande(tmp_path: Path) -> None:
     rows = [{"sentence": "A _ runs.", "option1": "man", "option2": "cup", "answer": answer} for answer in "1221"]
     texts = ("A _ runs.", "man", "cup")

@@ -230,6 +230,13 @@ def test_a_line_that_is_no_json_object_is_counted_or_refused(tmp_path: Path, lin
         read(tmp_path / "a.jsonl", data, "fail")
 
 
+def test_the_records_of_a_json_list_have_numbers_and_no_lines(tmp_path: Path) -> None:
+    data = json.dumps([{"text": "one"}, 7], indent=1)
+    assert read(tmp_path / "a.json", data)[1] == {"rows that are no JSON object": 1}
+    with pytest.raises(TextError, match=r"a\.json: record 2: is no JSON object\. Mend the file"):
+        read(tmp_path / "a.json", data, "fail")
+
+
 def test_half_characters_and_nul_in_escapes_are_found_wherever_they_are(tmp_path: Path) -> None:
     data = r"""{"text": "fine 🤗"}
 {"text": ["half \ud83d"]}

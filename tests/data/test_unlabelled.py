@@ -202,6 +202,11 @@ def test_endings_may_be_columns_or_a_list(tmp_path: Path) -> None:
     record = {"ctx": "She opens the door", "endings": ["and leaves", "and flies"], "label": 0}
     lists = written(tmp_path / "a.jsonl", json.dumps(record))
     assert [one.texts for one in asked(lists, "choose")] == [expected]
+    letters = written(tmp_path / "b.csv", "question,A,B\nShe opens the door,and leaves,and flies\n")
+    assert [one.texts for one in asked(letters, "choose")] == [expected]
+    header = ",".join(["ctx", *(f"ending{number}" for number in (10, *range(10)))])
+    many = written(tmp_path / "c.csv", f"{header}\nShe opens,{','.join(map(str, (10, *range(10))))}\n")
+    assert [one.texts for one in asked(many, "choose")] == [("She opens", *map(str, range(11)))]
     with pytest.raises(TextError, match="has no endings"):
         asked(written(tmp_path / "b.jsonl", '{"text": "She"}'), "choose")
 

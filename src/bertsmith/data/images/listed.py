@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bertsmith.data.images.bad_images import NO_FILE, OUTSIDE, UNLABELLED, BadImages
 from bertsmith.data.images.decoding import SUFFIXES
-from bertsmith.data.labelled.column_names import CLASS_COLUMNS, match_columns
+from bertsmith.data.labelled.column_names import CLASS_COLUMNS, find_column, match_columns
 from bertsmith.data.labelled.sources import find_source
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.data.labelled.values import is_missing
@@ -134,11 +134,11 @@ def _columns(table: Table, path: str | None, label: str | None) -> tuple[str, st
     if label:
         return paths, table.column(label)
     others = [column for column in table.columns if column != paths]
-    found = [match for name in CLASS_COLUMNS for match in match_columns([[name]], others)]
+    found = find_column(CLASS_COLUMNS, others)
     if not found and len(others) != 1:
         known = f"that is known among {', '.join(others)}" if others else "beside that of paths"
         raise TextError(table.name, f"has no column of labels {known}", "Name it: data.label=COLUMN")
-    return paths, (found or others)[0]
+    return paths, found or others[0]
 
 
 def _guesses(table: Table) -> Iterator[str]:

@@ -13,7 +13,6 @@ from bertsmith.data.labelled.column_names import (
     CLASS_COLUMNS,
     CONTEXT_COLUMNS,
     CONTEXT_GROUPS,
-    ENDING_COLUMN,
     ENDING_COLUMNS,
     MULTI_LABEL_COLUMNS,
     NUMBER_COLUMNS,
@@ -21,6 +20,8 @@ from bertsmith.data.labelled.column_names import (
     SCORE_COLUMNS,
     TEXT_COLUMNS,
     TRIPLE_COLUMNS,
+    ending_columns,
+    find_column,
     match_columns,
     quoted_list,
 )
@@ -109,18 +110,12 @@ def plan_columns(table: Table, kind: Kind, columns: Columns) -> ColumnPlan:
 def plan_choices(table: Table, columns: Columns) -> ColumnPlan:
     """The columns of multiple choice: a context, its endings, and the number of the right one."""
     label = table.column(columns.label) if columns.label else None
-    label = label or next(iter(match_columns([(name,) for name in CHOICE_COLUMNS], table.columns)), None)
+    label = label or find_column(CHOICE_COLUMNS, table.columns)
     if columns.texts:
         texts, contexts = tuple(map(table.column, columns.texts)), 1
     else:
         free = [name for name in table.columns if name != label]
-        stems: dict[str, list[tuple[str, str]]] = {}
-        for name in free:
-            if match := ENDING_COLUMN.fullmatch(name):
-                stems.setdefault(match[1].lower(), []).append((match[2].lower(), name))
-        numbered = max(stems.values(), key=len, default=[])
-        endings = [name for _, name in sorted(numbered)]
-        endings = endings or list(match_columns([(name,) for name in ENDING_COLUMNS], free))
+        endings = ending_columns(free) or [name for name in [find_column(ENDING_COLUMNS, free)] if name]
         context = match_columns([*CONTEXT_GROUPS, *((name,) for name in CONTEXT_COLUMNS)], free)
         if not context or not endings:
             raise _guess_error(table, "a context and its endings")
@@ -151,10 +146,10 @@ def _guess_label(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
     numbers += [name for name in free if has_decimal_commas(cells[name])]
     if kind == "pairs":  # a score is optional; a number in the first column counts the rows
         last = free[-1:] if not table.has_header and len(free) > 2 else []
-        return next(iter(match_columns([(name,) for name in (*SCORE_COLUMNS, *last)], numbers)), None)
+        return find_column((*SCORE_COLUMNS, *last), numbers)
     names = {"number": NUMBER_COLUMNS, "labels": MULTI_LABEL_COLUMNS}.get(kind, CLASS_COLUMNS)
-    if named := match_columns([(name,) for name in names], free):
-        return named[0]
+    if named := find_column(names, free):
+        return named
     known = texts or match_columns([*PAIR_COLUMNS, *((name,) for name in TEXT_COLUMNS)], free)
     known = known or _text_columns(table, free)
     left = [name for name in free if name not in known]

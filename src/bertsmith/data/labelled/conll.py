@@ -16,6 +16,7 @@ from itertools import islice, pairwise
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled.bad_rows import BadRows
+from bertsmith.data.labelled.column_names import find_column
 from bertsmith.data.labelled.examples import Sentence
 from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.tables import Table
@@ -206,10 +207,8 @@ def _column_index(source: Source, name: str | None, width: int, default: int) ->
 
 
 def _guess_column(table: Table, known: Sequence[str], role: str) -> str:
-    by_name = {name.casefold(): name for name in table.columns}
-    for name in known:
-        if name in by_name:
-            return by_name[name]
+    if found := find_column(known, table.columns):
+        return found
     key = "data.texts" if role == "words" else "data.label"
     fact = f"which column holds the {role} cannot be guessed from {', '.join(table.columns) or 'none'}"
     raise TextError(table.name, fact, f"Name it with {key}=...")

@@ -15,11 +15,16 @@ from bertsmith.data.corpus.lines import READ_ERRORS
 from bertsmith.data.labelled import conll, squad
 from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.column_names import (
+    CHOICE_COLUMNS,
     COLUMN_NAMES,
-    ENDING_COLUMN,
+    CONTEXT_COLUMNS,
+    ENDING_COLUMNS,
     PAIR_COLUMNS,
     TRIPLE_COLUMNS,
+    ending_columns,
+    find_column,
     is_label,
+    letter_columns,
     match_columns,
     quoted_list,
 )
@@ -32,6 +37,7 @@ from bertsmith.data.labelled.values import (
     is_infinite,
     is_missing,
     is_number,
+    list_of_endings,
     parse_flag,
     split_labels,
     with_decimal_point,
@@ -77,7 +83,7 @@ def guess(path: Path, columns: Columns = GUESSED_COLUMNS, task: str | None = Non
         rows = [row for _, row in islice(table.rows(table.columns, BadRows("skip")), MAX_ROWS)]
     except TextError:  # the reader reports it
         pass
-    if by_suffix == "answer" and (table is None or "data" in table.columns or _has_questions(table)):
+    if by_suffix == "answer" and (table is None or "data" in table.columns or squad.has_questions(table.columns, rows)):
         return Guess(task="answer", rows=_count_questions(path), message=OF_QUESTIONS * (task is None))
     if table is None or (task or "classify") != "classify":
         return Guess(task=by_suffix, rows=len(rows))
@@ -101,11 +107,11 @@ def guess_by_suffix(path: Path) -> Task:
 def _of_table(table: Table, rows: list[dict[str, Any]], columns: Columns, task: str | None) -> Guess:
     named = columns.texts or columns.label
     if task is None and not named:
-        if _has_questions(table):
+        if squad.has_questions(table.columns, rows):
             return Guess(task="answer", message=OF_QUESTIONS)
         if _has_tags(table, rows):
             return Guess(task="tag", message="Task: token classification, since there are lists of words and of tags")
-        if sum(bool(ENDING_COLUMN.fullmatch(name)) for name in table.columns) > 1:
+        if _has_choices(table, rows):
             return Guess(task="choose", message="Task: multiple choice, since there are several endings")
     if columns.label is None and columns.texts is None and (flags := _flag_columns(table, rows)):
         shown = ", ".join(flags[:4]) + (", ..." if len(flags) > 4 else "")
@@ -218,9 +224,19 @@ def _pair(table: Table, rows: list[dict[str, Any]], columns: Columns) -> tuple[s
     return tuple(texts)
 
 
-def _has_questions(table: Table) -> bool:
-    names = {name.casefold() for name in table.columns}
-    return bool(names & {*squad.CONTEXT_COLUMNS}) and bool(names & {*squad.QUESTION_COLUMNS}) and "answers" in names
+def _has_choices(table: Table, rows: list[dict[str, Any]]) -> bool:
+    """Whether a table is multiple choice: columns of endings, lists of them, or A, B, C with letters as answers."""
+    context, label = find_column(CONTEXT_COLUMNS, table.columns), find_column(CHOICE_COLUMNS, table.columns)
+    endings, letters = ending_columns(table.columns), letter_columns(table.columns)
+    if endings and endings != letters:
+        return len(endings) > 1
+    if not context or not label or not rows:
+        return False
+    if letters:
+        known = {name.casefold() for name in letters}
+        return all(is_missing(row[label]) or str(row[label]).strip().casefold() in known for row in rows)
+    lists = find_column(ENDING_COLUMNS, [name for name in table.columns if name != label])
+    return lists is not None and all(len(list_of_endings(row.get(lists))) > 1 for row in rows)
 
 
 def _has_tags(table: Table, rows: list[dict[str, Any]]) -> bool:

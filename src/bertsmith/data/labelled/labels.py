@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from string import ascii_lowercase
 from typing import Any
 
 from bertsmith.data.labelled.columns import ColumnPlan
@@ -66,7 +67,7 @@ def _ending_number(value: Any, name: str, plan: ColumnPlan, endings: int) -> int
             fact = f"has the label {_shown(value)}, and the first rows number their endings from {first}"
             raise NumberingError(fact)
     else:
-        number = "abcde".find(name.lower()) if len(name) == 1 else -1
+        number = ascii_lowercase.find(name.lower()) if len(name) == 1 else -1
     if not 0 <= number < endings:
         raise ValueError(f"has the label {_shown(value)}, which is none of its {endings} endings")
     return number

@@ -25,6 +25,7 @@ from bertsmith.data.labelled.examples import Example, Kind, Label, Question, Sen
 from bertsmith.data.labelled.labels import NumberingError, counted_from, labels_from_flags, parse_label
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
+from bertsmith.data.labelled.values import list_of_endings
 from bertsmith.errors import RecipeError, TextError, suggest
 
 EXAMPLES_PER_REPORT = 10_000  # examples between two reports of progress
@@ -173,7 +174,7 @@ def _examples(table: Table, kind: Kind, plan: ColumnPlan, dropped: BadRows) -> I
 def _texts(values: list[Any], contexts: int, kind: Kind) -> tuple[str, ...] | None:
     """The texts of a row; None where one is missing, or all are blank (for sentence pairs, where any is blank)."""
     if kind == "choose":
-        values = [text for value in values for text in (_list_of_endings(value) or [value])]
+        values = [text for value in values for text in (list_of_endings(value) or [value])]
     if not all(isinstance(value, str) for value in values) or (kind == "choose" and len(values) < contexts + 2):
         return None
     texts = tuple(values)
@@ -181,9 +182,3 @@ def _texts(values: list[Any], contexts: int, kind: Kind) -> tuple[str, ...] | No
         texts = (" ".join(value for value in values[:contexts] if value), *values[contexts:])
     enough = all if kind == "pairs" else any
     return texts if enough(text.strip() for text in texts) else None
-
-
-def _list_of_endings(value: Any) -> list[Any]:
-    """The texts in a list, or in a record with a list named `text`."""
-    inside = value.get("text") if isinstance(value, dict) else value
-    return inside if isinstance(inside, list) else []

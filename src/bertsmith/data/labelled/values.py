@@ -75,3 +75,9 @@ def split_labels(value: Any, separator: str | None) -> list[Any]:
 def _unquoted(parts: Sequence[str]) -> list[str]:
     bare = (part.strip() for part in parts)
     return [part[1:-1] if len(part) > 1 and part[0] == part[-1] and part[0] in "\"'" else part for part in bare if part]
+
+
+def list_of_endings(value: Any) -> list[Any]:
+    """The texts in a list, or in a record with a list named `text`; none in another cell."""
+    inside = value.get("text") if isinstance(value, dict) else value
+    return inside if isinstance(inside, list) else []

@@ -201,6 +201,20 @@ def test_other_tasks_are_told_by_their_columns(tmp_path: Path, name: str, record
     assert (found.task, found.rows) == (task, 9)
 
 
+def test_all_shards_of_a_set_are_guessed_from(tmp_path: Path) -> None:
+    """Sorted by class, a shard has one class; and the number of rows decides about epochs and batch size."""
+    for shard in range(3):
+        table(tmp_path / f"train-{shard}.csv", "text,label", lambda row, shard=shard: "abc"[shard])
+        (tmp_path / f"train-{shard}.conll").write_text("a O\nb O\n\nc O\n")
+        questions = {"data": [{"paragraphs": [{"qas": [{"question": "who"}] * 5}]}]}
+        (tmp_path / f"train-{shard}.json").write_text(json.dumps(questions))
+    found = guess(tmp_path / "train-*.csv")
+    assert found.rows == 120
+    assert found.message.startswith("Task: classification, 3 classes in 'label'")
+    assert guess(tmp_path / "train-*.conll").rows == 6
+    assert guess(tmp_path / "train-*.json").rows == 15
+
+
 def test_json_without_questions_is_a_table(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps([{"text": f"t {row}", "label": "ab"[row % 2]} for row in range(9)]))

@@ -5,13 +5,14 @@ each label is multi-label classification, two texts without a label are pairs fo
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 from bertsmith.data.corpus.lines import READ_ERRORS
+from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import conll, squad
 from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.column_names import (
@@ -76,11 +77,11 @@ def guess(path: Path, columns: Columns = GUESSED_COLUMNS, task: str | None = Non
     """
     by_suffix, table, rows = guess_by_suffix(path), None, list[dict[str, Any]]()
     try:
-        file = find_sources(path)[0]
+        files = find_sources(path)
         if by_suffix == "tag":
-            return Guess(task="tag", rows=_count_sentences(file), message=OF_COLUMNS * (task is None))
-        table = open_table(file, COLUMN_NAMES)
-        rows = [row for _, row in islice(table.rows(table.columns, BadRows("skip")), MAX_ROWS)]
+            return Guess(task="tag", rows=_count_sentences(files), message=OF_COLUMNS * (task is None))
+        table = open_table(files[0], COLUMN_NAMES)
+        rows = list(islice(_rows(table, files[1:]), MAX_ROWS))
     except TextError:  # the reader reports it
         pass
     if by_suffix == "answer" and (table is None or "data" in table.columns or squad.has_questions(table.columns, rows)):
@@ -102,6 +103,12 @@ def guess_by_suffix(path: Path) -> Task:
     if last == ".json":
         return "answer"
     return "classify" if last in (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet") else "tag"
+
+
+def _rows(table: Table, others: Sequence[Source]) -> Iterator[dict[str, Any]]:
+    """The rows of a table, and of the other shards of its set: where one shard has one class, another has more."""
+    for part in chain([table], (open_table(file, COLUMN_NAMES) for file in others)):
+        yield from (row for _, row in part.rows(part.columns, BadRows("skip")))
 
 
 def _of_table(table: Table, rows: list[dict[str, Any]], columns: Columns, task: str | None) -> Guess:
@@ -249,24 +256,27 @@ def _is_numeric(value: Any) -> bool:
     return not isinstance(value, list | dict) and is_number(value)
 
 
-def _count_sentences(file: Any) -> int:
-    """The number of sentences in a CoNLL file, at most `MAX_ROWS`, counted by the blank lines between them."""
-    count, inside = 0, False
-    for _, line, _ in read_lines(file):
-        if line.strip():
-            inside = inside or not line.startswith(conll.DOCSTART)  # which only begins a document
-        elif inside:
-            count, inside = count + 1, False
-            if count >= MAX_ROWS:
-                break
-    return count + inside
+def _count_sentences(files: Sequence[Source]) -> int:
+    """The number of sentences in CoNLL files, at most `MAX_ROWS`, counted by the blank lines between them."""
+    count = 0
+    for file in files:
+        inside = False
+        for _, line, _ in read_lines(file):
+            if line.strip():
+                inside = inside or not line.startswith(conll.DOCSTART)  # which only begins a document
+            elif inside:
+                count, inside = count + 1, False
+                if count >= MAX_ROWS:
+                    return count
+        count += inside
+    return count
 
 
 def _count_questions(path: Path) -> int:
-    """The number of questions in a JSON file, at most `MAX_ROWS`, counted by their key."""
+    """The number of questions in JSON files, at most `MAX_ROWS`, counted by their key."""
     try:
         count = 0
-        for block in find_sources(path)[0].blocks(int):
+        for block in chain.from_iterable(file.blocks(int) for file in find_sources(path)):
             count += block.count(b'"question"')
             if count >= MAX_ROWS:
                 break

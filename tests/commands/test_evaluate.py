@@ -164,6 +164,18 @@ def test_labels_match_by_index_or_in_another_case(
     assert f"labels by the model's names: '{names[0]}' is 'no', '{names[1]}' is 'yes'" in capsys.readouterr().out
 
 
+def test_all_shards_of_the_test_set_of_a_folder_are_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = kept(tmp_path / "model", "class", task="classify"), tmp_path / "data"
+    data.mkdir()
+    for name in ("dev.csv", "test-00000-of-00002.csv", "test-00001-of-00002.csv"):
+        rows(data / name, 20, ("no", "yes"), "text,label")
+    evaluate.evaluate_file(model, data)
+    said = capsys.readouterr().out
+    assert f"Of {data}: test-[0-9]*-of-00002.csv (2 files)\n40 examples: " in said
+
+
 def test_an_unknown_label_counts_as_wrong_and_is_no_error(tmp_path: Path) -> None:
     model = kept(tmp_path / "model", "class", task="classify")
     result = evaluate.evaluate_file(model, rows(tmp_path / "test.csv", 20, ("no", "perhaps"), "text,label"))

@@ -44,6 +44,39 @@ def test_columns_can_be_named_by_their_numbers(tmp_path: Path) -> None:
         parsed(tmp_path / "a.conll", data, tag="4")
 
 
+CONLLU = """# sent_id = 1
+# text = vámonos al mar
+1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tvamos\tir\tVERB\t_\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\t_\t_\t1\tobj\t_\t_
+
+1\tal\ta\tADP\tIN\t_\t2\tcase\t_\t_
+1.1\tgran\tgran\tADJ\t_\t_\t_\t_\t_\t_
+2\tmar\tmar\tNOUN\tNN\t_\t0\troot\t_\t_
+"""
+
+
+@pytest.mark.parametrize("name", ["es-ud-train.conllu", "train.txt"])
+def test_conllu_is_words_with_their_universal_parts_of_speech(tmp_path: Path, name: str) -> None:
+    found, said, counts = parsed(tmp_path / name, CONLLU)
+    assert plain(found) == [(("vamos", "nos"), ("VERB", "PRON")), (("al", "mar"), ("ADP", "NOUN"))]
+    assert (said, counts) == ("words from column 1, tags from column 3 (CoNLL-U)", {})
+    assert plain(parsed(tmp_path / name, CONLLU, tag="4")[0])[1] == (("al", "mar"), ("IN", "NN"))
+
+
+def test_ten_columns_without_numbers_are_no_conllu(tmp_path: Path) -> None:
+    data = "\n".join(["\t".join([word, *"bcdefghi", "O"]) for word in ("It", "is", "1984")])
+    found, said, _ = parsed(tmp_path / "a.conll", data)
+    assert plain(found) == [(("It", "is", "1984"), ("O", "O", "O"))]
+    assert said == "words from column 0, tags from column 9"
+
+
+def test_a_no_break_space_is_part_of_a_word(tmp_path: Path) -> None:
+    found, _, counts = parsed(tmp_path / "a.conll", "pays O\n10\u00a0000  B-NUM\neuros O\n")
+    assert plain(found) == [(("pays", "10\u00a0000", "euros"), ("O", "B-NUM", "O"))]
+    assert counts == {}
+
+
 def test_words_with_spaces_are_separated_by_tabs_and_comments_are_skipped(tmp_path: Path) -> None:
     data = "# id 7 domain=en\nNew York\tB-LOC\n#\tO\n\n# text = hello\nhello\tO\n"
     found, _, counts = parsed(tmp_path / "a.conll", data)

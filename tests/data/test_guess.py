@@ -12,6 +12,7 @@ from bertsmith.data.labelled.columns import Columns
 from bertsmith.data.labelled.examples import Kind
 from bertsmith.data.labelled.guess import OF_COLUMNS, OF_QUESTIONS, Guess, guess
 from bertsmith.data.labelled.reader import read
+from bertsmith.data.labelled.values import has_decimal_commas
 from bertsmith.errors import TextError
 
 GENRES = ["film", "love", "war", "art"]
@@ -43,6 +44,7 @@ def several(row: int, mark: str) -> str:
         ("text,stars", lambda row: str(1 + row % 5), 40, "single_label", "classification, 5 classes in 'stars'"),
         ("text,label", lambda row: str(row % 60), 400, "single_label", "classification, 60 classes in 'label'"),
         ("text,label", lambda row: "ab"[row % 2], 40, "single_label", "classification, 2 classes in 'label'"),
+        ("text,label", lambda row: ["1", "1.0", "0"][row % 3], 40, "single_label", "classification, 2 classes"),
         (
             "text,label",
             lambda row: ["a", "b", "NaN", "", "null"][row % 5],
@@ -79,6 +81,39 @@ def test_the_kind_of_label_is_told_by_its_values(
     assert "task.problem=" in found.message
     kinds: dict[str, Kind] = {"single_label": "classify", "regression": "number", "multi_label": "labels"}
     assert read(path, kinds[answer], Columns(separator=found.separator)).examples
+
+
+@pytest.mark.parametrize("header", ["text,price", "text,label"])
+def test_numbers_with_decimal_commas_are_numbers(tmp_path: Path, header: str) -> None:
+    """Else 0,5 would be the labels 0 and 5."""
+    cells = [f'"{row},{row % 4}5"' if row % 5 else str(row) for row in range(40)]
+    cells[7] = "unknown"
+    path = table(tmp_path / "a.csv", header, lambda row: cells[row])
+    found = guess(path)
+    label = header.rpartition(",")[2]
+    assert (found.problem, found.separator) == ("regression", None)
+    assert f"numbers from 0 to 39.35 in '{label}'" in found.message
+    assert "decimal commas" in found.message
+    labelled = read(path, "number")
+    assert [one.label for one in labelled.examples][:3] == [0, 1.15, 2.25]
+    assert labelled.description == f"texts from 'text', label from '{label}' with decimal commas"
+    assert labelled.dropped == {"rows with a wrong label": 1}
+
+
+def test_commas_between_thousands_and_between_labels_are_no_decimal_commas(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", "text,labels", lambda row: ['"1,2"', "2", '"1,3"', '"1,2,3"'][row % 4])
+    assert (guess(path).problem, guess(path).separator) == ("multi_label", ",")
+    assert not has_decimal_commas(["1,234", "20,000"])
+    assert has_decimal_commas(["1,234", "0,234"])
+    assert not has_decimal_commas(["0,5", "film", "love"])
+    assert not has_decimal_commas([])
+
+
+def test_an_infinite_score_is_a_bad_row_and_makes_no_classes(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", "text,score", lambda row: ["inf", "1e400"][row % 2] if row > 37 else f"{row / 7}")
+    assert guess(path).problem == "regression"
+    assert "numbers from 0 to 5.28571 in 'score'" in guess(path).message
+    assert read(path, "number").dropped == {"rows with a wrong label": 2}
 
 
 def test_lists_of_json_are_several_labels(tmp_path: Path) -> None:
@@ -146,6 +181,17 @@ def test_a_class_for_each_row_is_refused(tmp_path: Path, header: str, where: str
         ("a.jsonl", {"tokens": ["EU", "says"], "ner_tags": ["B-ORG", "O"]}, "tag"),
         ("a.jsonl", {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": [0]}}, "answer"),
         ("a.jsonl", {"ctx": "a b", "ending0": "c", "ending1": "d", "label": 0}, "choose"),
+        ("a.jsonl", {"question": "a b", "A": "c", "B": "d", "answer": "B"}, "choose"),
+        ("a.jsonl", {"question": "a b", "choices": ["c", "d"], "answer": 1}, "choose"),
+        (
+            "a.jsonl",
+            {"question": "a b", "choices": {"text": ["c", "d"], "label": ["A", "B"]}, "answerKey": "B"},
+            "choose",
+        ),
+        ("a.jsonl", {"question": "a b", "A": "c", "B": "d", "answer": "yes"}, "classify"),
+        ("a.jsonl", {"question": "who", "context": "Bob runs", "answer": "Bob"}, "answer"),
+        ("a.jsonl", {"question": "is it", "passage": "no, it is not", "answer": "no"}, "classify"),
+        ("a.jsonl", {"question": "is it", "context": "it is not", "answer": "never"}, "classify"),
         ("a.json", {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": [0]}}, "answer"),
     ],
 )
@@ -153,6 +199,20 @@ def test_other_tasks_are_told_by_their_columns(tmp_path: Path, name: str, record
     (tmp_path / name).write_text("\n".join([json.dumps(record)] * 9))
     found = guess(tmp_path / name)
     assert (found.task, found.rows) == (task, 9)
+
+
+def test_all_shards_of_a_set_are_guessed_from(tmp_path: Path) -> None:
+    """Sorted by class, a shard has one class; and the number of rows decides about epochs and batch size."""
+    for shard in range(3):
+        table(tmp_path / f"train-{shard}.csv", "text,label", lambda row, shard=shard: "abc"[shard])
+        (tmp_path / f"train-{shard}.conll").write_text("a O\nb O\n\nc O\n")
+        questions = {"data": [{"paragraphs": [{"qas": [{"question": "who"}] * 5}]}]}
+        (tmp_path / f"train-{shard}.json").write_text(json.dumps(questions))
+    found = guess(tmp_path / "train-*.csv")
+    assert found.rows == 120
+    assert found.message.startswith("Task: classification, 3 classes in 'label'")
+    assert guess(tmp_path / "train-*.conll").rows == 6
+    assert guess(tmp_path / "train-*.json").rows == 15
 
 
 def test_json_without_questions_is_a_table(tmp_path: Path) -> None:

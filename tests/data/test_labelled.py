@@ -61,6 +61,28 @@ def test_columns_without_names_are_guessed_from_their_values(tmp_path: Path) -> 
     assert labelled.dropped == {"rows without a label": 1}
 
 
+def test_a_delimiter_that_the_ending_does_not_say_is_reported(tmp_path: Path) -> None:
+    found = of(tmp_path / "a.csv", "text;label\na, b;x\nc, d;y\n", "classify")
+    assert found.description == "texts from 'text', label from 'label' (cells separated by ';')"
+    found = of(tmp_path / "a.csv", "a film, so\tgood\nb film, so\tgood\nc film, so\tbad\nd film, so\tbad\n", "classify")
+    assert found.description == "texts from '0', label from '1' (there is no header, cells separated by tabs)"
+    rows = "\n".join(f"a b{row}|c d{row}|e f{row}" for row in range(9))
+    with pytest.raises(
+        TextError, match=r"cannot be guessed from 0, 1, 2 \(there is no header, cells separated by '\|'\)"
+    ):
+        of(tmp_path / "a.csv", rows, "classify")
+
+
+def test_numbers_of_classes_are_the_same_with_and_without_a_zero(tmp_path: Path) -> None:
+    """As pandas writes a column of whole numbers without gaps, and with one."""
+    found = of(tmp_path / "a.csv", "text,label\na b,1\nc d,1.0\ne f,-2.0\ng h,\ni j,2.5\n", "classify")
+    assert [example.label for example in found.examples] == ["1", "1", "-2", "2.5"]
+    found = of(tmp_path / "a.csv", "text,label\na b,1.0\nc d,beta\n", "classify")
+    assert [example.label for example in found.examples] == ["1.0", "beta"]  # versions are names
+    rows = "text,choice0,choice1,label\n" + "a b,c,d,1.0\ne f,g,h,2.0\n"
+    assert [example.label for example in of(tmp_path / "a.csv", rows, "choose").examples] == ["0", "1"]
+
+
 def test_columns_with_odd_names_are_guessed_from_their_values(tmp_path: Path) -> None:
     rows = [f"{number},ein Satz mit der Zahl {number},{('sehr gut', 'schlecht')[number % 2]}" for number in range(20)]
     found = of(tmp_path / "odd.csv", "\n".join(["Nr.,Kommentar,Urteil", *rows]), "classify")
@@ -99,7 +121,10 @@ def test_one_letter_that_most_rows_have_shows_another_encoding(tmp_path: Path) -
         f"Das Gerät {number} ist {('gut', 'schlecht')[number % 2]};{('ja', 'nein')[number % 2]}" for number in range(12)
     ]
     found = of(tmp_path / "a.csv", "\n".join(["Stimme;Urteil", *rows]).encode("latin-1"), "classify")
-    assert found.description == "texts from 'Stimme', label from 'Urteil'; read as cp1252, not UTF-8"
+    assert (
+        found.description
+        == "texts from 'Stimme', label from 'Urteil' (cells separated by ';'); read as cp1252, not UTF-8"
+    )
     assert len(found.examples) == 12
     assert "Gerät" in str(found.examples[0])
 
@@ -199,6 +224,19 @@ def test_endings_may_be_a_list_and_the_right_one_a_letter(tmp_path: Path) -> Non
     assert labelled.dropped == {"rows with a wrong label": 5, "rows without text": 1}
     row = {"question": "Why?", "choices": {"label": ["A", "B"], "text": ["so", "no"]}, "answerKey": "B"}
     assert pairs(of(tmp_path / "a.jsonl", [row], "choose")) == [(("Why?", "so", "no"), "1")]
+
+
+def test_endings_beyond_ten_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    names = [f"ending{number}" for number in range(12)]
+    data = ",".join(["ctx", *names[::-1], "label"]) + "\n" + ",".join(["A man", *map(str, range(11, -1, -1)), "11"])
+    assert pairs(of(tmp_path / "a.csv", data, "choose")) == [(("A man", *map(str, range(12))), "11")]
+
+
+def test_endings_may_be_columns_of_letters_as_in_mmlu(tmp_path: Path) -> None:
+    data = "question,A,B,C,D,answer\n" + "\n".join(f"What is {row}?,w,x,y,z,{'ABCD'[row % 4]}" for row in range(8))
+    found = of(tmp_path / "a.csv", data, "choose")
+    assert pairs(found)[1] == (("What is 1?", "w", "x", "y", "z"), "1")
+    assert found.description == "texts from 'question', 'A', 'B', 'C' and 'D', label from 'answer'"
 
 
 def test_endings_may_be_numbered_from_one_as_in_winogrande(tmp_path: Path) -> None:

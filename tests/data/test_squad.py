@@ -57,6 +57,23 @@ def test_an_answer_at_a_wrong_start_is_relocated_to_the_nearest_occurrence(
     assert (said[-45:], counts) == (", answers found elsewhere in their passage: 1", {})
 
 
+def test_answers_of_a_table_may_be_texts_without_a_start(tmp_path: Path) -> None:
+    header = "Question,context,answer"
+    data = "\n".join([header, f'Who?,"{PASSAGE}",you', f'Who?,"{PASSAGE}",she', f'Who?,"{PASSAGE}",'])
+    found, said, counts = parsed(tmp_path / "a.csv", data)
+    assert [question.answers for question in found] == [(Answer(text="you", start=20),)]
+    assert said == (
+        "questions from 'Question', passages from 'context', answers from 'answer': 1 in all, without an answer: 0, "
+        "answers without a start, found by their text: 1"
+    )
+    assert counts["questions none of whose answers is in the passage"] == 1
+    assert counts["questions without a list of answers"] == 1
+    data = "\n".join([f"{header}_text,answer_start", *(f'Who?,"{PASSAGE}",you,{start}' for start in (29, 30, ""))])
+    found, said, _ = parsed(tmp_path / "a.csv", data)
+    assert [question.answers for question in found] == [(Answer(text="you", start=at),) for at in (29, 29, 20)]
+    assert said.endswith("answers found elsewhere in their passage: 1, answers without a start, found by their text: 1")
+
+
 def test_an_answer_that_is_not_in_the_passage_is_counted(tmp_path: Path) -> None:
     found, _, counts = parsed(tmp_path / "a.json", content(asked(("him", 0), ("me", 6)), asked(("him", 0))))
     assert [question.answers for question in found] == [(Answer(text="me", start=6),)]
@@ -138,7 +155,7 @@ def test_tables_hold_questions_too(tmp_path: Path) -> None:
     for name, data in (("a.jsonl", lines), ("a.json", lines), ("b.json", json.dumps(rows))):
         found, said, counts = parsed(tmp_path / name, data)
         assert [(question.name, question.answers) for question in found] == expected
-        assert found[1].location == f"{tmp_path / name}:2"
+        assert found[1].location == f"{tmp_path / name}:{' record ' * (name == 'b.json')}2"
         assert said.startswith("questions from 'question', passages from 'context', answers from 'answers': 3 in all")
         assert counts == {}
     arrow = pytest.importorskip("pyarrow")

@@ -67,6 +67,42 @@ def test_a_table_may_be_separated_by_semicolons(tmp_path: Path) -> None:
     assert read(tmp_path / "a.csv", 'text;label\n"a, b";1\n') == ([("a, b", "1")], {})
 
 
+@pytest.mark.parametrize(
+    ("lines", "delimiter"),
+    [
+        (["text\tlabel", *(f"so, {n}\t{n}" for n in range(9))], "\t"),
+        ([f"so, {n}\t{n}" for n in range(9)], "\t"),
+        (["text;label;note, more", *(f"so, {n};{n};x" for n in range(9))], ";"),
+        ([f"so, {n};{n}" for n in range(9)], ";"),
+        (["text|label", *(f"so {n}|{n}" for n in range(9))], "|"),
+        (['"text";"label"', *(f'"so; {n}, {n}";{n}' for n in range(9))], ";"),
+        (["text,label", *(f'"so; {n}; {n}",{n}' for n in range(9))], ","),
+        (["text,labels", *(f"so {n},{'x|y' if n % 3 else 'x'}" for n in range(9))], ","),
+        ([f"so {n},x|y" for n in range(9)], ","),
+        (["text, label", *(f"so {n}, {n}" for n in range(9))], ","),
+        (["text,label", *(f"so, {n}, too,{n}" if n % 2 else f"so {n},{n}" for n in range(9))], ","),
+        (["text", *(f"so{', so' * (n % 3)}; {n}" for n in range(9))], ";"),
+        (["text", *("so" + ", so" * (n % 2 * n) for n in range(9))], ","),
+        (["text,label", '"first', "second", *("third; fourth" for _ in range(50)), 'last",1', "so,2"], ","),
+    ],
+)
+def test_the_delimiter_of_csv_is_the_one_that_makes_equal_rows(
+    tmp_path: Path, lines: list[str], delimiter: str
+) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    table = open_table(find_source(tmp_path / "a.csv"), ("text", "label"))
+    assert table.delimiter == delimiter
+    assert ("cells separated by" in table.describe()) == (delimiter != ",")
+
+
+@pytest.mark.parametrize(("line", "mark"), [("sep=;", ";"), ("SEP=^", "^"), ('"sep=|"', "|"), ("sep=\t", "\t")])
+def test_the_first_line_of_excel_names_the_delimiter_and_is_no_row(tmp_path: Path, line: str, mark: str) -> None:
+    data = f"{line}\ntext{mark}label\nso, so{mark}1\nbroken\n"
+    assert read(tmp_path / "a.csv", data) == ([("so, so", "1")], {"rows with too few cells": 1})
+    with pytest.raises(TextError, match=r"a\.csv:4: has 1 cells and not 2"):  # lines are those of the file
+        read(tmp_path / "a.csv", data, "fail")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_line_ends_and_byte_order_marks_do_not_matter(tmp_path: Path, end: str, mark: str) -> None:
@@ -192,6 +228,13 @@ def test_a_line_that_is_no_json_object_is_counted_or_refused(tmp_path: Path, lin
     assert read(tmp_path / "a.jsonl", data) == ([("one",), ("two",)], {"rows that are no JSON object": 1})
     with pytest.raises(TextError, match=r"a\.jsonl:2: is no JSON object\. Mend the file"):
         read(tmp_path / "a.jsonl", data, "fail")
+
+
+def test_the_records_of_a_json_list_have_numbers_and_no_lines(tmp_path: Path) -> None:
+    data = json.dumps([{"text": "one"}, 7], indent=1)
+    assert read(tmp_path / "a.json", data)[1] == {"rows that are no JSON object": 1}
+    with pytest.raises(TextError, match=r"a\.json: record 2: is no JSON object\. Mend the file"):
+        read(tmp_path / "a.json", data, "fail")
 
 
 def test_half_characters_and_nul_in_escapes_are_found_wherever_they_are(tmp_path: Path) -> None:

@@ -128,6 +128,14 @@ def test_columns_of_words_are_sentences_and_not_lines(tmp_path: Path) -> None:
         asked(second, "tag", "7", tags=tags)
 
 
+@pytest.mark.parametrize("name", ["test.conllu", "test.txt"])
+def test_the_words_of_conllu_are_its_forms_and_not_their_numbers(tmp_path: Path, name: str) -> None:
+    rows = ["1-2 vámonos", "1 vamos", "2 nos", "", "1 10\u00a0000", "1.1 euros"]
+    lines = ["\t".join([*row.split(" "), *"_" * 8]) if row else "" for row in rows]
+    path = written(tmp_path / name, "\n".join(["# sent_id = 1", *lines]) + "\n")
+    assert [one.words for one in asked(path, "tag")] == [("vamos", "nos"), ("10\u00a0000",)]
+
+
 def test_sentences_for_a_tagger_may_be_lines_lists_or_standard_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +202,11 @@ def test_endings_may_be_columns_or_a_list(tmp_path: Path) -> None:
     record = {"ctx": "She opens the door", "endings": ["and leaves", "and flies"], "label": 0}
     lists = written(tmp_path / "a.jsonl", json.dumps(record))
     assert [one.texts for one in asked(lists, "choose")] == [expected]
+    letters = written(tmp_path / "b.csv", "question,A,B\nShe opens the door,and leaves,and flies\n")
+    assert [one.texts for one in asked(letters, "choose")] == [expected]
+    header = ",".join(["ctx", *(f"ending{number}" for number in (10, *range(10)))])
+    many = written(tmp_path / "c.csv", f"{header}\nShe opens,{','.join(map(str, (10, *range(10))))}\n")
+    assert [one.texts for one in asked(many, "choose")] == [("She opens", *map(str, range(11)))]
     with pytest.raises(TextError, match="has no endings"):
         asked(written(tmp_path / "b.jsonl", '{"text": "She"}'), "choose")
 

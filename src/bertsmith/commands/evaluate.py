@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bertsmith import config, files, terminal
 from bertsmith.commands.evaluate_images import RESULT, check_folder, evaluate_images
-from bertsmith.data.labelled import glue, reader
+from bertsmith.data.labelled import glue, reader, splits
 from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
 from bertsmith.data.labelled.examples import Example, Kind, Sentence
 from bertsmith.data.labelled.mismatch import kind_of, mismatch
@@ -125,7 +125,8 @@ def evaluate_model(
     settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
     task, source = _task(loaded), loaded.training_data
     read, path = _read(data, type(task).file_kind(task.config), settings, source)
-    lines = [f"{terminal.count_of(len(read.examples), 'example')}: {read.description}"]
+    lines = [f"Of {data}: {splits.describe(path)}"] if data.is_dir() else []
+    lines.append(f"{terminal.count_of(len(read.examples), 'example')}: {read.description}")
     lines += [f"  left out: {count:,} {reason}" for reason, count in read.dropped.items()]
     own = Prior.of(read.examples, source="this file")
     names = _match_labels(task.labels, own, path)

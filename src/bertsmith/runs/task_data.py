@@ -15,6 +15,7 @@ from bertsmith.data.labelled import glue, parallel, reader
 from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.reader import LabelledData
+from bertsmith.data.labelled.splits import find_split
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.hf import convert
 from bertsmith.models.hf.finetuned import TASKS as HF_TASKS
@@ -132,22 +133,12 @@ def find_files(
         return side[0], dev or (side[1] if len(side) > 1 else None)
     if glue_task is not None:
         named = glue.split_files(data, glue_task)
-        train, own = named.get("train"), named.get("dev")
+        train, dev = named.get("train"), dev or named.get("dev")
     else:
-        train, own = (_find_by_stem(data, stems) for stems in (("train",), (*DEV_STEMS, "testa")))
+        train, dev = find_split(data, ("train",)), dev or find_split(data, (*DEV_STEMS, "testa"))
     if train is None:
         raise TextError(data, "holds no training file", "Name it train.tsv, .csv, .jsonl, .parquet, .conll or .json")
-    return train, dev or own
-
-
-def _find_by_stem(folder: Path, stems: Sequence[str]) -> Path | None:
-    """The first file with one of these words in its name: train.tsv, eng.train.xz, train-v1.1.json."""
-    visible = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    for stem in stems:
-        for path in visible:
-            if stem in path.name.lower().replace("-", ".").replace("_", ".").split("."):
-                return path
-    return None
+    return train, dev
 
 
 def network_config(model: Path) -> NetworkConfig | None:
@@ -217,11 +208,12 @@ def held_out_file(data: Path, columns: Columns = GUESSED_COLUMNS) -> Path:
     """The file to evaluate on: the file itself; of a folder its test file, or else its dev file."""
     if not data.is_dir():
         return data
-    stems = ("test", "testb", *DEV_STEMS, "testa")
-    side = [data / stem for stem in stems if parallel.find_sides(data / stem, columns.texts, columns.label)]
+    test, dev = ("test", "testb"), (*DEV_STEMS, "testa")
+    side = [data / stem for stem in (*test, *dev) if parallel.find_sides(data / stem, columns.texts, columns.label)]
     task = glue.recognise(data)
     # GLUE's test files have no labels.
-    path = glue.split_files(data, task).get("dev") if task else side[0] if side else _find_by_stem(data, stems)
+    path = glue.split_files(data, task).get("dev") if task else side[0] if side else None
+    path = path if task or path else find_split(data, test) or find_split(data, dev)
     if path is None:
         raise TextError(data, "holds no test file and no dev file", "Name the file itself")
     return path

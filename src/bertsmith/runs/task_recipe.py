@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import config, recipes, terminal
-from bertsmith.data.labelled import glue
+from bertsmith.data.labelled import glue, splits
 from bertsmith.data.labelled.columns import Columns
 from bertsmith.data.labelled.guess import Guess, count_rows, guess, guess_by_suffix
 from bertsmith.errors import RecipeError, suggest
@@ -59,7 +59,7 @@ def build_recipe(
     model, glue_task = folders.model_folder(model), glue.recognise(data)
     given = config.override({}, overrides)
     columns = _columns(given)
-    train, dev = task_data.find_files(data, dev, glue_task, columns)
+    train, dev = _find_files(data, dev, glue_task, columns)
     values: dict[str, Any] = {"out": str(out)} | ({} if seeds is None else {"seeds": seeds})
     member = str(model) if str(model) in FAMILY and not model.exists() else None
     values |= {"network": {"kind": member}} if member else {"model": str(model)}
@@ -177,12 +177,23 @@ def _read_recipe(
     """The recipe of a file, with the data and the output folder of the command line."""
     values = config.read_toml(recipes.find(path))
     changed = config.override(values, overrides, EXTENTS)
-    train, dev = task_data.find_files(data, dev, glue.recognise(data), _columns(changed))
+    train, dev = _find_files(data, dev, glue.recognise(data), _columns(changed))
     values["data"] = {**values.get("data", {}), "train": str(train)}
     values["data"] |= {"dev": str(dev)} if dev else {}
     values |= {"out": str(out)} | ({} if seeds is None else {"seeds": seeds})
     values |= {"task": {**values.get("task", {}), "kind": task}} if task else {}
     return config.build(config.override(values, overrides, EXTENTS), FineTune, str(path))
+
+
+def _find_files(
+    data: Path, dev: Path | None, glue_task: glue.GlueTask | None, columns: Columns
+) -> tuple[Path, Path | None]:
+    """The training file and the dev file; those of a folder are printed."""
+    train, own = task_data.find_files(data, dev, glue_task, columns)
+    if data.is_dir():
+        chosen = f", dev set {splits.describe(own)}" if own and dev is None else ""
+        CONSOLE.print(f"Of {data}: training set {splits.describe(train)}{chosen}", markup=False)
+    return train, own
 
 
 def _names_recipe(model: Path) -> bool:

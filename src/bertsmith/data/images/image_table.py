@@ -7,7 +7,7 @@ from typing import Any
 from bertsmith.data.images.bad_images import NO_FILE, NO_PART, OUTSIDE, UNLABELLED, BadImages
 from bertsmith.data.images.decoding import SUFFIXES
 from bertsmith.data.images.listed import PART_NAMES, Listed, part_of
-from bertsmith.data.labelled.column_names import CLASS_COLUMNS, match_columns
+from bertsmith.data.labelled.column_names import CLASS_COLUMNS, find_column, match_columns
 from bertsmith.data.labelled.sources import find_source
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.data.labelled.values import is_missing, is_number
@@ -102,7 +102,7 @@ def metadata_table(folder: Path, label: str | None) -> Path | None:
     path = next((folder / name for name in METADATA if (folder / name).is_file()), None)
     if path is None or not holds_paths(path):
         return None
-    return path if label or match_columns([[name] for name in CLASS_COLUMNS], _open(path).columns) else None
+    return path if label or find_column(CLASS_COLUMNS, _open(path).columns) else None
 
 
 def _open(path: Path, *columns: str | None) -> Table:
@@ -135,11 +135,11 @@ def _label_column(table: Table, paths: str, label: str | None) -> str:
     if label:
         return _classes(table, table.column(label))
     others = [column for column in table.columns if column not in (paths, _split_column(table))]
-    found = match_columns([[name] for name in CLASS_COLUMNS], others)
+    found = find_column(CLASS_COLUMNS, others)
     if not found and len(others) != 1:
         known = f"that is known among {', '.join(others)}" if others else "beside that of paths"
         raise TextError(table.name, f"has no column of labels {known}", "Name it: data.label=COLUMN")
-    return _classes(table, (found or others)[0])
+    return _classes(table, found or others[0])
 
 
 def _classes(table: Table, column: str) -> str:

@@ -1,7 +1,8 @@
 """Names of columns in the labelled files of the field: GLUE, NLI, sentence pairs, SWAG and RACE, Kaggle's tables."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 TRIPLE_COLUMNS = [
     ("anchor", "positive", "negative"),
@@ -22,6 +23,7 @@ PAIR_COLUMNS = [
     ("query", "text"),
     ("question", "answer"),
     ("question", "passage"),
+    ("question", "context"),
     ("text1", "text2"),
     ("text_a", "text_b"),
     ("anchor", "positive"),
@@ -38,7 +40,8 @@ MULTI_LABEL_COLUMNS = ["labels", "label", "classes", "categories", "topics", "em
 CONTEXT_COLUMNS = ["startphrase", "ctx", "context", "premise", "sentence", "question", "text", "prompt", "article"]
 # SWAG has two sentences, the second without its end: joined they are one context, which the endings continue.
 CONTEXT_GROUPS = [("sent1", "sent2"), ("article", "question")]
-ENDING_COLUMN = re.compile(r"(ending|choice|option|answer|solution|sol)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
+ENDING_COLUMN = re.compile(r"(ending|choice|option|answer|solution|sol)[ _-]?([0-9]{1,2}|[a-j])", re.IGNORECASE)
+ENDING_LETTERS = "abcdefghij"  # of columns that are named by their letters alone
 ENDING_COLUMNS = ["endings", "choices", "options", "answers"]
 CHOICE_COLUMNS = ["label", "answer", "answerkey", "target"]
 
@@ -66,6 +69,29 @@ def match_columns(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tu
     """The first group of names that are all among the columns, spelt as they are spelt there."""
     by_name = {name.casefold(): name for name in columns}
     return next((tuple(by_name[name] for name in group) for group in groups if by_name.keys() >= set(group)), ())
+
+
+def find_column(known: Iterable[str], columns: Sequence[str]) -> str | None:
+    """The column with the first of the known names that there is."""
+    return next(iter(match_columns([(name,) for name in known], columns)), None)
+
+
+def ending_columns(columns: Sequence[str]) -> list[str]:
+    """The columns of the endings of multiple choice in their order: ending0 to ending10, choice_a, or A, B, C, D."""
+    stems: dict[str, list[tuple[int, str]]] = {}
+    for name in columns:
+        if match := ENDING_COLUMN.fullmatch(name):
+            order = int(match[2]) if match[2].isdigit() else ENDING_LETTERS.index(match[2].lower())
+            stems.setdefault(match[1].lower(), []).append((order, name))
+    most = max(stems.values(), key=len) if stems else []
+    return [name for _, name in sorted(most)] or letter_columns(columns)
+
+
+def letter_columns(columns: Sequence[str]) -> list[str]:
+    """The columns A, B, C and so on, if there are two or more."""
+    by_name = {name.casefold(): name for name in columns}
+    letters = [by_name[letter] for letter in takewhile(by_name.__contains__, ENDING_LETTERS)]
+    return letters if len(letters) > 1 else []
 
 
 def quoted_list(names: Sequence[str]) -> str:

@@ -4,15 +4,15 @@ The guess goes by the columns' names, and by their values where no name is known
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from bertsmith.data.labelled.column_names import (
     CHOICE_COLUMNS,
     CLASS_COLUMNS,
     CONTEXT_COLUMNS,
     CONTEXT_GROUPS,
-    ENDING_COLUMN,
     ENDING_COLUMNS,
     MULTI_LABEL_COLUMNS,
     NUMBER_COLUMNS,
@@ -20,12 +20,14 @@ from bertsmith.data.labelled.column_names import (
     SCORE_COLUMNS,
     TEXT_COLUMNS,
     TRIPLE_COLUMNS,
+    ending_columns,
+    find_column,
     match_columns,
     quoted_list,
 )
 from bertsmith.data.labelled.examples import Kind
 from bertsmith.data.labelled.tables import Table
-from bertsmith.data.labelled.values import is_number
+from bertsmith.data.labelled.values import WHOLE, has_decimal_commas, is_missing, is_number, with_decimal_point
 from bertsmith.errors import TextError
 
 SEPARATORS = ("|", ";", ",")
@@ -56,6 +58,8 @@ class ColumnPlan:
     separator: str | None = None
     classes: tuple[str, ...] = ()  # where they are known beforehand
     flags: tuple[str, ...] = ()  # columns of 0 and 1, one for each label
+    numeric: bool = False  # the labels of the first rows are numbers, so that 1.0 is the class 1
+    decimal_comma: bool = False  # 0,5 is 0.5
     first_ending: int | None = None  # the number of the first ending, 0 or 1; None where the first rows do not show it
 
     @property
@@ -63,14 +67,21 @@ class ColumnPlan:
         """Every column that is read."""
         return (*self.texts, *([self.label] if self.label else []), *self.flags)
 
+    def plain_label(self, value: Any) -> Any:
+        """The cell of a label; a number as others write it."""
+        if self.decimal_comma:
+            return with_decimal_point(value)
+        whole = WHOLE.fullmatch(value.strip()) if self.numeric and isinstance(value, str) else None
+        return whole[1] if whole else value
+
     def describe(self, table: Table) -> str:
         """The plan in words, for the user."""
         label = f", label from {quoted_list([self.label])}" if self.label else ", no label"
         label = f", labels from {quoted_list(self.flags)}" if self.flags else label
         separated = f" separated by '{self.separator}'" if self.separator else ""
+        separated += " with decimal commas" if self.decimal_comma else ""
         separated += " numbered from 1" if self.first_ending else ""
-        header = "" if table.has_header else " (there is no header)"
-        return f"texts from {quoted_list(self.texts)}{label}{separated}{header}"
+        return f"texts from {quoted_list(self.texts)}{label}{separated}{table.describe()}"
 
 
 def plan_columns(table: Table, kind: Kind, columns: Columns) -> ColumnPlan:
@@ -99,18 +110,12 @@ def plan_columns(table: Table, kind: Kind, columns: Columns) -> ColumnPlan:
 def plan_choices(table: Table, columns: Columns) -> ColumnPlan:
     """The columns of multiple choice: a context, its endings, and the number of the right one."""
     label = table.column(columns.label) if columns.label else None
-    label = label or next(iter(match_columns([(name,) for name in CHOICE_COLUMNS], table.columns)), None)
+    label = label or find_column(CHOICE_COLUMNS, table.columns)
     if columns.texts:
         texts, contexts = tuple(map(table.column, columns.texts)), 1
     else:
         free = [name for name in table.columns if name != label]
-        stems: dict[str, list[tuple[str, str]]] = {}
-        for name in free:
-            if match := ENDING_COLUMN.fullmatch(name):
-                stems.setdefault(match[1].lower(), []).append((match[2].lower(), name))
-        numbered = max(stems.values(), key=len, default=[])
-        endings = [name for _, name in sorted(numbered)]
-        endings = endings or list(match_columns([(name,) for name in ENDING_COLUMNS], free))
+        endings = ending_columns(free) or [name for name in [find_column(ENDING_COLUMNS, free)] if name]
         context = match_columns([*CONTEXT_GROUPS, *((name,) for name in CONTEXT_COLUMNS)], free)
         if not context or not endings:
             raise _guess_error(table, "a context and its endings")
@@ -118,6 +123,13 @@ def plan_choices(table: Table, columns: Columns) -> ColumnPlan:
     if label is None:
         raise _guess_error(table, "the label")
     return ColumnPlan(texts, label, contexts)
+
+
+def with_numbers(table: Table, plan: ColumnPlan, kind: Kind) -> ColumnPlan:
+    """The same plan with how the first rows write numbers."""
+    cells = [value for row in table.head if not is_missing(value := row.get(plan.label or ""))]
+    commas = kind in ("number", "pairs") and has_decimal_commas(cells)
+    return replace(plan, numeric=bool(cells) and all(map(is_number, cells)), decimal_comma=commas)
 
 
 def has_few_values(table: Table, name: str) -> bool:
@@ -129,13 +141,15 @@ def has_few_values(table: Table, name: str) -> bool:
 def _guess_label(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
     """The column of the label, by its name; else the only one whose values look like labels."""
     free = [name for name in table.columns if name not in texts]
-    numbers = [name for name in free if 2 * sum(is_number(row.get(name)) for row in table.head) > len(table.head)]
+    cells = {name: [row.get(name) for row in table.head] for name in free}
+    numbers = [name for name in free if 2 * sum(map(is_number, cells[name])) > len(table.head)]
+    numbers += [name for name in free if has_decimal_commas(cells[name])]
     if kind == "pairs":  # a score is optional; a number in the first column counts the rows
         last = free[-1:] if not table.has_header and len(free) > 2 else []
-        return next(iter(match_columns([(name,) for name in (*SCORE_COLUMNS, *last)], numbers)), None)
+        return find_column((*SCORE_COLUMNS, *last), numbers)
     names = {"number": NUMBER_COLUMNS, "labels": MULTI_LABEL_COLUMNS}.get(kind, CLASS_COLUMNS)
-    if named := match_columns([(name,) for name in names], free):
-        return named[0]
+    if named := find_column(names, free):
+        return named
     known = texts or match_columns([*PAIR_COLUMNS, *((name,) for name in TEXT_COLUMNS)], free)
     known = known or _text_columns(table, free)
     left = [name for name in free if name not in known]
@@ -150,7 +164,7 @@ def _guess_label(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
 def _guess_error(table: Table, roles: str) -> TextError:
     if len(table.columns) == 1:
         return TextError(table.name, "has one column, and so no labels", "Give it a file with a column of labels")
-    columns = ", ".join(table.columns) + ("" if table.has_header else " (there is no header)")
+    columns = ", ".join(table.columns) + table.describe()
     return TextError(table.name, f"which columns hold {roles} cannot be guessed from {columns}", NAME_THE_COLUMNS)
 
 

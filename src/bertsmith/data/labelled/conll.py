@@ -3,22 +3,30 @@
 Tags are converted to BIO (IOB2): B- begins a span, I- continues it, O is outside. Known are IOB1, where B- only
 separates two spans of one type (Ramshaw and Marcus 1995), IOBES, BILOU and BMEWO; tags that are no spans, such as parts
 of speech, are left alone. A bad line costs its sentence, not the file.
+
+CoNLL-U (Universal Dependencies) and CoNLL-X have ten columns that begin with the number of the word; words are in
+column 1, universal parts of speech in column 3. Lines of several words (1-2) and of empty nodes (1.1) are no words.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled.bad_rows import BadRows
+from bertsmith.data.labelled.column_names import find_column
 from bertsmith.data.labelled.examples import Sentence
 from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.tables import Table
 from bertsmith.errors import TextError
 
+CONLL_SUFFIXES = (".conll", ".conll2003", ".conllu", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bmes", ".ner")
 DOCSTART = "-DOCSTART-"
+CONLLU_COLUMNS, CONLLU_WORDS, CONLLU_TAGS = 10, 1, 3
+WORD_NUMBER, NO_WORD = re.compile(r"\d+([-.]\d+)?"), re.compile(r"\d+[-.]\d+")
+SPACES = re.compile(" +")
 COMMENT = re.compile(r"#\s?(id\b|\w+\s*=)")
 COLUMN_GUESS_LINES = 1000  # lines from which the number of columns is guessed
 SPAN_TAG = re.compile("([BIMESLUW])-(.+)", re.DOTALL)
@@ -37,13 +45,17 @@ Tagged = tuple[list[Sentence], str]  # the sentences, and a description
 
 
 def read(source: Source, word: str | None, tag: str | None, dropped: BadRows) -> Tagged:
-    """The sentences of a column file: words in the first column and tags in the last, unless columns are named."""
-    width = _width(source)
-    words = _column_index(source, word, width, 0)
-    tags = _column_index(source, tag, width, width - 1)
+    """The sentences of a column file, by the columns that are named.
+
+    By default words are in the first column and tags in the last; in CoNLL-U they are in columns 1 and 3.
+    """
+    width, conllu = _width(source), is_conllu(row for _, _, row, _ in islice(_rows(source), COLUMN_GUESS_LINES))
+    words = _column_index(source, word, width, CONLLU_WORDS if conllu else 0)
+    tags = _column_index(source, tag, width, CONLLU_TAGS if conllu else width - 1)
     exact = word is None or tag is None  # with both columns named, lines may differ in the number of other columns
     sentences, documents = list[Sentence](), 0
-    for location, rows, fault in _sentences(source, width):
+    for location, lines, fault in _sentences(source, width):
+        rows = [row for row in lines if not (conllu and row and NO_WORD.fullmatch(row[0]))]
         short = [row for row in rows if (len(row) != width if exact else len(row) <= max(words, tags))]
         if fault:
             dropped.drop(fault, location)
@@ -51,14 +63,14 @@ def read(source: Source, word: str | None, tag: str | None, dropped: BadRows) ->
             fact = f"a line of the sentence that begins here has {len(short[0])} columns and not {width}"
             dropped.drop(BROKEN_LINE, location, fact)
         elif not rows:
-            documents += 1
+            documents += not lines
         elif not all(row[words] and row[tags] for row in rows):
             dropped.drop(BROKEN_LINE, location, "a line of the sentence that begins here has an empty column")
         else:
             columns = (tuple(row[column] for row in rows) for column in (words, tags))
             sentences.append(Sentence(location=location, words=next(columns), tags=next(columns)))
     sentences, scheme = normalise_tags(sentences)
-    description = f"words from column {words}, tags from column {tags}{scheme}"
+    description = f"words from column {words}, tags from column {tags}{' (CoNLL-U)' * conllu}{scheme}"
     return sentences, description + (f", documents: {documents:,}" if documents else "")
 
 
@@ -151,10 +163,21 @@ def _sentences(source: Source, width: int) -> Iterator[tuple[str, list[list[str]
 
 
 def _rows(source: Source) -> Iterator[tuple[int, str, list[str], str]]:
-    """Lines split at tabs where there is one, else at spaces."""
     for number, line, fault in read_lines(source):
-        text = line.strip()
-        yield number, line, [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split(), fault
+        yield number, line, split_line(line), fault
+
+
+def split_line(line: str) -> list[str]:
+    """The columns of a line, split at tabs where there is one, else at spaces; a no-break space is part of a word."""
+    text = line.strip()
+    return [cell.strip() for cell in (text.split("\t") if "\t" in text else SPACES.split(text)) if text]
+
+
+def is_conllu(rows: Iterable[list[str]]) -> bool:
+    """Whether lines are CoNLL-U's: most have ten columns, the first of which numbers the words."""
+    words = [row for row in rows if row and not row[0].startswith("#")]
+    numbered = sum(len(row) == CONLLU_COLUMNS and bool(WORD_NUMBER.fullmatch(row[0])) for row in words)
+    return 2 * numbered > len(words)
 
 
 def _is_comment(line: str, cells: list[str], width: int) -> bool:
@@ -185,10 +208,8 @@ def _column_index(source: Source, name: str | None, width: int, default: int) ->
 
 
 def _guess_column(table: Table, known: Sequence[str], role: str) -> str:
-    by_name = {name.casefold(): name for name in table.columns}
-    for name in known:
-        if name in by_name:
-            return by_name[name]
+    if found := find_column(known, table.columns):
+        return found
     key = "data.texts" if role == "words" else "data.label"
     fact = f"which column holds the {role} cannot be guessed from {', '.join(table.columns) or 'none'}"
     raise TextError(table.name, fact, f"Name it with {key}=...")

@@ -3,6 +3,9 @@
 In TSV a quote is a character like any other, as GLUE needs it; in CSV it quotes by RFC 4180, over several lines if
 need be, and a quote that was opened by mistake costs its own line and no other. Any line end becomes a line feed.
 
+The delimiter of CSV is the one that gives most of the first rows the same number of cells, two or more, or the one that
+Excel's first line `sep=;` names.
+
 Whether the first row is a header is guessed from its cells and those of the next hundred rows. It is one if a cell is a
 known column name and does not occur again in its column. Else it is one if its cells are distinct words, none of them
 empty, long or a number, and some column differs from its first cell: all numbers, or few values that recur. In doubt it
@@ -11,8 +14,9 @@ is a row like the others, so that no example is lost.
 
 import csv
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import bad_rows
@@ -20,21 +24,34 @@ from bertsmith.data.labelled.bad_rows import BROKEN_QUOTES
 from bertsmith.data.labelled.lines import Line, first_line, read_lines
 from bertsmith.data.labelled.records import RawRow
 
+DELIMITERS = (",", ";", "\t", "|")  # of CSV
+OWN_DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\n"}  # that go without saying
+EXCEL = re.compile(r'"?sep=(?P<mark>[^\w\s"]|\t|)"?', re.IGNORECASE)  # the first line of some files
+DELIMITER_GUESS_LINES, DELIMITER_GUESS_ROWS = 1000, 100  # from which the delimiter is guessed
 MAX_NAME = 40  # characters of a column's name
 
 
 def find_delimiter(source: Source) -> str:
-    """Tab, comma or semicolon; a plain text file has one cell a line."""
-    if source.kind == ".csv":
-        line = first_line(source)
-        return ";" if ";" in line and "," not in line else ","
-    return {".tsv": "\t", ".txt": "\n"}[source.kind]
+    """Tab for TSV; for CSV comma, semicolon, tab or bar; a plain text file has one cell a line."""
+    if source.kind != ".csv":
+        return OWN_DELIMITERS[source.kind]
+    if named := EXCEL.fullmatch(first_line(source)):
+        return named["mark"] or "\t"
+    head, size = list[Line](), 0
+    for line in islice(read_lines(source), DELIMITER_GUESS_LINES):
+        head.append(line)
+        size += len(line[1])
+        if size > bad_rows.MAX_LINE:
+            break
+    return max(DELIMITERS, key=lambda mark: _regularity(head, mark))  # of those that are equal the first
 
 
 def rows(source: Source, delimiter: str) -> Iterator[RawRow]:
     """Every row of a TSV, CSV or text file as its cells."""
     if source.kind == ".csv":
-        return _csv_rows(source, delimiter)
+        return _csv_rows(
+            (line for line in read_lines(source) if line[0] > 1 or not EXCEL.fullmatch(line[1])), delimiter
+        )
     lines = read_lines(source)
     return ((number, line.split(delimiter), fault) for number, line, fault in lines if line.strip(" ") or fault)
 
@@ -55,6 +72,18 @@ def has_header(first: Sequence[str], rest: Sequence[Sequence[str]], known: Colle
     if any(cell in cells for cell, cells in pairs):
         return False
     return any(cells and (all(map(_is_number, cells)) or 2 * len(set(cells)) <= len(cells)) for cells in below)
+
+
+def _regularity(head: Sequence[Line], delimiter: str) -> tuple[float, int]:
+    """The share of rows with the usual number of cells, 0 if that is one; and fewer cells that begin with a space.
+
+    A comma in the text of each row has a space after it, and a delimiter none.
+    """
+    rows = islice(_csv_rows(iter(head), delimiter), DELIMITER_GUESS_ROWS)
+    found = [list(cells) for _, cells, fault in rows if not fault]
+    (width, count), *_ = Counter(map(len, found)).most_common(1) or [(0, 0)]
+    spaced = sum(cell.startswith(" ") for cells in found for cell in cells[1:])
+    return (count / len(found), -spaced) if width > 1 else (0, 0)
 
 
 class _RereadableLines:
@@ -80,9 +109,9 @@ class _RereadableLines:
         self.taken, self.size = [], 0
 
 
-def _csv_rows(source: Source, delimiter: str) -> Iterator[RawRow]:
+def _csv_rows(numbered: Iterator[Line], delimiter: str) -> Iterator[RawRow]:
     csv.field_size_limit(2 * bad_rows.MAX_LINE)  # the module's default is 131,072
-    lines = _RereadableLines(read_lines(source))
+    lines = _RereadableLines(numbered)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         cells, fault = list[str](), BROKEN_QUOTES

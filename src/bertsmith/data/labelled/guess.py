@@ -5,21 +5,27 @@ each label is multi-label classification, two texts without a label are pairs fo
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 from bertsmith.data.corpus.lines import READ_ERRORS
+from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import conll, squad
 from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.column_names import (
+    CHOICE_COLUMNS,
     COLUMN_NAMES,
-    ENDING_COLUMN,
+    CONTEXT_COLUMNS,
+    ENDING_COLUMNS,
     PAIR_COLUMNS,
     TRIPLE_COLUMNS,
+    ending_columns,
+    find_column,
     is_label,
+    letter_columns,
     match_columns,
     quoted_list,
 )
@@ -27,7 +33,16 @@ from bertsmith.data.labelled.columns import GUESSED_COLUMNS, SEPARATORS, Columns
 from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
-from bertsmith.data.labelled.values import is_missing, is_number, parse_flag, split_labels
+from bertsmith.data.labelled.values import (
+    has_decimal_commas,
+    is_infinite,
+    is_missing,
+    is_number,
+    list_of_endings,
+    parse_flag,
+    split_labels,
+    with_decimal_point,
+)
 from bertsmith.errors import TextError
 from bertsmith.terminal import count_of
 
@@ -62,14 +77,14 @@ def guess(path: Path, columns: Columns = GUESSED_COLUMNS, task: str | None = Non
     """
     by_suffix, table, rows = guess_by_suffix(path), None, list[dict[str, Any]]()
     try:
-        file = find_sources(path)[0]
+        files = find_sources(path)
         if by_suffix == "tag":
-            return Guess(task="tag", rows=_count_sentences(file), message=OF_COLUMNS * (task is None))
-        table = open_table(file, COLUMN_NAMES)
-        rows = [row for _, row in islice(table.rows(table.columns, BadRows("skip")), MAX_ROWS)]
+            return Guess(task="tag", rows=_count_sentences(files), message=OF_COLUMNS * (task is None))
+        table = open_table(files[0], COLUMN_NAMES)
+        rows = list(islice(_rows(table, files[1:]), MAX_ROWS))
     except TextError:  # the reader reports it
         pass
-    if by_suffix == "answer" and (table is None or "data" in table.columns or _has_questions(table)):
+    if by_suffix == "answer" and (table is None or "data" in table.columns or squad.has_questions(table.columns, rows)):
         return Guess(task="answer", rows=_count_questions(path), message=OF_QUESTIONS * (task is None))
     if table is None or (task or "classify") != "classify":
         return Guess(task=by_suffix, rows=len(rows))
@@ -90,14 +105,20 @@ def guess_by_suffix(path: Path) -> Task:
     return "classify" if last in (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet") else "tag"
 
 
+def _rows(table: Table, others: Sequence[Source]) -> Iterator[dict[str, Any]]:
+    """The rows of a table, and of the other shards of its set: where one shard has one class, another has more."""
+    for part in chain([table], (open_table(file, COLUMN_NAMES) for file in others)):
+        yield from (row for _, row in part.rows(part.columns, BadRows("skip")))
+
+
 def _of_table(table: Table, rows: list[dict[str, Any]], columns: Columns, task: str | None) -> Guess:
     named = columns.texts or columns.label
     if task is None and not named:
-        if _has_questions(table):
+        if squad.has_questions(table.columns, rows):
             return Guess(task="answer", message=OF_QUESTIONS)
         if _has_tags(table, rows):
             return Guess(task="tag", message="Task: token classification, since there are lists of words and of tags")
-        if sum(bool(ENDING_COLUMN.fullmatch(name)) for name in table.columns) > 1:
+        if _has_choices(table, rows):
             return Guess(task="choose", message="Task: multiple choice, since there are several endings")
     if columns.label is None and columns.texts is None and (flags := _flag_columns(table, rows)):
         shown = ", ".join(flags[:4]) + (", ..." if len(flags) > 4 else "")
@@ -121,10 +142,14 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
     """The problem by the values of the label's column."""
     if not values:
         return Guess(task="classify")
-    if all(map(_is_numeric, values)):
-        numbers = list(map(float, values))
+    commas = columns.separator is None and has_decimal_commas(values)
+    cells = [cell for cell in map(with_decimal_point, values) if is_number(cell)] if commas else values
+    numeric = [cell for cell in cells if not is_infinite(cell)]  # the reader drops infinite ones
+    if numeric and all(map(_is_numeric, numeric)):
+        numbers = list(map(float, numeric))
         if not _are_classes(numbers):
             spread = f"numbers from {min(numbers):g} to {max(numbers):g} in {label}"
+            spread += ", with decimal commas" * commas
             message = f"Task: regression, {spread}; task.problem=single_label makes a class of each number"
             return Guess(task="classify", problem="regression", message=message)
     elif separator := _find_separator(values, columns.separator):
@@ -134,14 +159,16 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
         message += "; task.problem=single_label takes each value for one class"
         mark = None if separator == LIST_CELLS else separator
         return Guess(task="classify", problem="multi_label", separator=mark, message=message)
-    classes = {str(value).strip() for value in values if not isinstance(value, list | dict)}
+    number = all(map(_is_numeric, values))
+    plain = (float(value) if number else str(value).strip() for value in values if not isinstance(value, list | dict))
+    classes = set[Any](plain)  # 1 and 1.0 are one
     if len(values) >= MIN_ROWS and len(classes) > MAX_DISTINCT_LABELS * len(values):
         fact = f"{len(classes):,} different values in {len(values):,} rows of {label}: nearly each row is its own class"
         remedy = "Name the label's column with data.label='...', or learn from pairs with --task sentence-similarity"
         raise TextError(table.name, fact, remedy)
     message = f"Task: classification, {count_of(len(classes), 'class')} in {label}"
-    number = "; task.problem=regression makes it regression" if all(map(_is_numeric, values)) else ""
-    return Guess(task="classify", message=message + (number or "; task.problem=multi_label makes it multi-label"))
+    other = "regression makes it regression" if number else "multi_label makes it multi-label"
+    return Guess(task="classify", message=f"{message}; task.problem={other}")
 
 
 LIST_CELLS = "[]"  # stands for a separator where cells are lists
@@ -204,9 +231,19 @@ def _pair(table: Table, rows: list[dict[str, Any]], columns: Columns) -> tuple[s
     return tuple(texts)
 
 
-def _has_questions(table: Table) -> bool:
-    names = {name.casefold() for name in table.columns}
-    return bool(names & {*squad.CONTEXT_COLUMNS}) and bool(names & {*squad.QUESTION_COLUMNS}) and "answers" in names
+def _has_choices(table: Table, rows: list[dict[str, Any]]) -> bool:
+    """Whether a table is multiple choice: columns of endings, lists of them, or A, B, C with letters as answers."""
+    context, label = find_column(CONTEXT_COLUMNS, table.columns), find_column(CHOICE_COLUMNS, table.columns)
+    endings, letters = ending_columns(table.columns), letter_columns(table.columns)
+    if endings and endings != letters:
+        return len(endings) > 1
+    if not context or not label or not rows:
+        return False
+    if letters:
+        known = {name.casefold() for name in letters}
+        return all(is_missing(row[label]) or str(row[label]).strip().casefold() in known for row in rows)
+    lists = find_column(ENDING_COLUMNS, [name for name in table.columns if name != label])
+    return lists is not None and all(len(list_of_endings(row.get(lists))) > 1 for row in rows)
 
 
 def _has_tags(table: Table, rows: list[dict[str, Any]]) -> bool:
@@ -219,24 +256,27 @@ def _is_numeric(value: Any) -> bool:
     return not isinstance(value, list | dict) and is_number(value)
 
 
-def _count_sentences(file: Any) -> int:
-    """The number of sentences in a CoNLL file, at most `MAX_ROWS`, counted by the blank lines between them."""
-    count, inside = 0, False
-    for _, line, _ in read_lines(file):
-        if line.strip():
-            inside = inside or not line.startswith(conll.DOCSTART)  # which only begins a document
-        elif inside:
-            count, inside = count + 1, False
-            if count >= MAX_ROWS:
-                break
-    return count + inside
+def _count_sentences(files: Sequence[Source]) -> int:
+    """The number of sentences in CoNLL files, at most `MAX_ROWS`, counted by the blank lines between them."""
+    count = 0
+    for file in files:
+        inside = False
+        for _, line, _ in read_lines(file):
+            if line.strip():
+                inside = inside or not line.startswith(conll.DOCSTART)  # which only begins a document
+            elif inside:
+                count, inside = count + 1, False
+                if count >= MAX_ROWS:
+                    return count
+        count += inside
+    return count
 
 
 def _count_questions(path: Path) -> int:
-    """The number of questions in a JSON file, at most `MAX_ROWS`, counted by their key."""
+    """The number of questions in JSON files, at most `MAX_ROWS`, counted by their key."""
     try:
         count = 0
-        for block in find_sources(path)[0].blocks(int):
+        for block in chain.from_iterable(file.blocks(int) for file in find_sources(path)):
             count += block.count(b'"question"')
             if count >= MAX_ROWS:
                 break

@@ -11,13 +11,14 @@ from bertsmith.data.labelled import conll, squad
 from bertsmith.data.labelled.column_names import (
     CONTEXT_COLUMNS,
     CONTEXT_GROUPS,
-    ENDING_COLUMN,
     ENDING_COLUMNS,
     PAIR_COLUMNS,
     TEXT_COLUMNS,
+    ending_columns,
 )
 from bertsmith.data.labelled.examples import Example, Kind, Question, Sentence
 from bertsmith.data.labelled.lines import parse_json, read_lines, read_text
+from bertsmith.data.labelled.values import list_of_endings
 from bertsmith.data.labelled.words import split_words
 from bertsmith.errors import TextError
 
@@ -45,10 +46,10 @@ class TrainedOn:
 
 def is_conll(head: Sequence[str], tags: frozenset[str]) -> bool:
     """Whether lines are words with their tags, or words alone with blank lines after sentences."""
-    rows = [_cells(line) for line in head if line.strip() and not conll.COMMENT.match(line)]
+    rows = [conll.split_line(line) for line in head if line.strip() and not conll.COMMENT.match(line)]
     if not rows:
         return False
-    if rows[0][0] == conll.DOCSTART:
+    if rows[0][0] == conll.DOCSTART or conll.is_conllu(rows):
         return True
     last = [row[-1] for row in rows if len(row) > 1]
     tagged = sum(cell in tags or cell == "O" or bool(conll.SPAN_TAG.fullmatch(cell)) for cell in last)
@@ -58,18 +59,16 @@ def is_conll(head: Sequence[str], tags: frozenset[str]) -> bool:
     return blank and len(rows) > 2 and all(len(row) == 1 for row in rows)
 
 
-def _cells(line: str) -> list[str]:
-    """A line split at tabs where there is one, else at spaces."""
-    text = line.strip()
-    return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
-
-
 def sentences(lines: Iterable[tuple[int, str]], name: str, trained_on: TrainedOn) -> Iterator[Sentence]:
     """The words of each sentence, from their column; blank lines end sentences."""
-    column = int(trained_on.texts[0]) if trained_on.texts and trained_on.texts[0].isdigit() else 0
+    named = int(trained_on.texts[0]) if trained_on.texts and trained_on.texts[0].isdigit() else None
     words, location = list[str](), ""
     for number, line in lines:
-        cells = _cells(line)
+        cells = conll.split_line(line)
+        conllu = conll.is_conllu([cells])
+        if conllu and conll.NO_WORD.fullmatch(cells[0]):
+            continue
+        column = named if named is not None else conll.CONLLU_WORDS if conllu else 0
         if not cells or cells[0] == conll.DOCSTART:
             if words:
                 yield Sentence(location=location, words=tuple(words))
@@ -169,7 +168,7 @@ def _choice(location: str, record: Mapping[str, Any], trained_on: TrainedOn, nam
         names[keys] = _choice_columns(keys, trained_on)
     contexts, endings = names[keys]
     parts = [record[name] for name in contexts]
-    choices = [ending for name in endings for ending in _as_list(record[name])]
+    choices = [ending for name in endings for ending in list_of_endings(record[name]) or [record[name]]]
     if not contexts or len(choices) < 2 or not any(parts):
         raise TextError(location, "has no endings", 'Write {"text": "...", "endings": ["...", "..."]}')
     context = " ".join(require_string(part, location, name) for part, name in zip(parts, contexts, strict=True) if part)
@@ -183,19 +182,11 @@ def _choice_columns(keys: tuple[str, ...], trained_on: TrainedOn) -> tuple[tuple
     if trained_on.texts and set(trained_on.texts) <= set(keys):
         return trained_on.texts[: trained_on.context_columns], trained_on.texts[trained_on.context_columns :]
     by_name = {name.casefold(): name for name in keys}
-    numbered = sorted((match[2].lower(), name) for name in keys if (match := ENDING_COLUMN.fullmatch(name)))
-    endings = tuple(name for _, name in numbered)
-    endings = endings or tuple(by_name[name] for name in ENDING_COLUMNS if name in by_name)[:1]
+    endings = tuple(ending_columns(keys)) or tuple(by_name[name] for name in ENDING_COLUMNS if name in by_name)[:1]
     for group in [*CONTEXT_GROUPS, ("text",), *((name,) for name in CONTEXT_COLUMNS)]:
         if all(name in by_name and by_name[name] not in endings for name in group):
             return tuple(by_name[name] for name in group), endings
     return (), endings
-
-
-def _as_list(value: Any) -> list[Any]:
-    """The texts in a list, in a record with a list named `text`, or a single text."""
-    inside = value.get("text") if isinstance(value, dict) else value
-    return inside if isinstance(inside, list) else [inside]
 
 
 def first_value(record: Mapping[str, Any], names: Iterable[str]) -> Any:

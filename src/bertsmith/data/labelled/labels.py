@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from string import ascii_lowercase
 from typing import Any
 
 from bertsmith.data.labelled.columns import ColumnPlan
@@ -21,6 +22,7 @@ def parse_label(value: Any, kind: Kind, plan: ColumnPlan, endings: int) -> Label
     Raises ValueError where the cell holds no such label, LookupError where its class is unknown, and NumberingError
     where endings that were counted from 0 are counted from 1, or the other way round.
     """
+    value = plan.plain_label(value)
     if kind == "labels":
         if is_missing(value) and value != "":  # an empty cell says that none of the labels applies
             return None
@@ -65,7 +67,7 @@ def _ending_number(value: Any, name: str, plan: ColumnPlan, endings: int) -> int
             fact = f"has the label {_shown(value)}, and the first rows number their endings from {first}"
             raise NumberingError(fact)
     else:
-        number = "abcde".find(name.lower()) if len(name) == 1 else -1
+        number = ascii_lowercase.find(name.lower()) if len(name) == 1 else -1
     if not 0 <= number < endings:
         raise ValueError(f"has the label {_shown(value)}, which is none of its {endings} endings")
     return number

@@ -13,11 +13,19 @@ from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import conll, glue, parallel, squad, treebank
 from bertsmith.data.labelled.bad_rows import BadRows, Policy
 from bertsmith.data.labelled.column_names import COLUMN_NAMES, quoted_list
-from bertsmith.data.labelled.columns import GUESSED_COLUMNS, ColumnPlan, Columns, plan_choices, plan_columns
+from bertsmith.data.labelled.columns import (
+    GUESSED_COLUMNS,
+    ColumnPlan,
+    Columns,
+    plan_choices,
+    plan_columns,
+    with_numbers,
+)
 from bertsmith.data.labelled.examples import Example, Kind, Label, Question, Sentence, collect
 from bertsmith.data.labelled.labels import NumberingError, counted_from, labels_from_flags, parse_label
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
+from bertsmith.data.labelled.values import list_of_endings
 from bertsmith.errors import RecipeError, TextError, suggest
 
 EXAMPLES_PER_REPORT = 10_000  # examples between two reports of progress
@@ -120,10 +128,12 @@ def _read(
     task = None if named else glue.recognise(Path(file.path))
     if task and kind in (task.kind, "pairs") and (found := glue.task_columns(table, task)):
         label = found[1] if kind == task.kind or task.kind == "number" else None
-        plan = ColumnPlan(found[0], label, classes=task.classes)
+        plan = with_numbers(table, ColumnPlan(found[0], label, classes=task.classes), kind)
         plans.append(plan)
         return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {plan.describe(table)}"
-    plan = plan_columns(table, kind, columns) if kind != "choose" else _numbered(table, plan_choices(table, columns))
+    plan = plan_choices(table, columns) if kind == "choose" else plan_columns(table, kind, columns)
+    plan = with_numbers(table, plan, kind)
+    plan = _numbered(table, plan) if kind == "choose" else plan
     plans.append(plan)
     return _examples(table, kind, plan, dropped), plan.describe(table)
 
@@ -131,7 +141,7 @@ def _read(
 def _numbered(table: Table, plan: ColumnPlan) -> ColumnPlan:
     """The plan of multiple choice with the number of the first ending, 0 or 1, by the first rows."""
     rows = [(row, _texts([row.get(name) for name in plan.texts], plan.context_columns, "choose")) for row in table.head]
-    shown = ((row.get(plan.label or ""), len(texts) - 1) for row, texts in rows if texts is not None)
+    shown = ((plan.plain_label(row.get(plan.label or "")), len(texts) - 1) for row, texts in rows if texts is not None)
     return replace(plan, first_ending=counted_from(shown))
 
 
@@ -164,7 +174,7 @@ def _examples(table: Table, kind: Kind, plan: ColumnPlan, dropped: BadRows) -> I
 def _texts(values: list[Any], contexts: int, kind: Kind) -> tuple[str, ...] | None:
     """The texts of a row; None where one is missing, or all are blank (for sentence pairs, where any is blank)."""
     if kind == "choose":
-        values = [text for value in values for text in (_list_of_endings(value) or [value])]
+        values = [text for value in values for text in (list_of_endings(value) or [value])]
     if not all(isinstance(value, str) for value in values) or (kind == "choose" and len(values) < contexts + 2):
         return None
     texts = tuple(values)
@@ -172,9 +182,3 @@ def _texts(values: list[Any], contexts: int, kind: Kind) -> tuple[str, ...] | No
         texts = (" ".join(value for value in values[:contexts] if value), *values[contexts:])
     enough = all if kind == "pairs" else any
     return texts if enough(text.strip() for text in texts) else None
-
-
-def _list_of_endings(value: Any) -> list[Any]:
-    """The texts in a list, or in a record with a list named `text`."""
-    inside = value.get("text") if isinstance(value, dict) else value
-    return inside if isinstance(inside, list) else []

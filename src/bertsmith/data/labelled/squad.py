@@ -1,21 +1,26 @@
 """SQuAD: questions about a context, answered by a span of it. Rajpurkar et al. 2016; 2018 for version 2.0.
 
-An answer whose text is not at its `answer_start` is relocated to the nearest occurrence of its text.
+An answer whose text is not at its `answer_start` is relocated to the nearest occurrence of its text; one
+without a start is at the first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled.bad_rows import BadRows, find_fault
+from bertsmith.data.labelled.column_names import find_column
 from bertsmith.data.labelled.examples import Answer, Question
 from bertsmith.data.labelled.lines import first_line, parse_json, read_text
 from bertsmith.data.labelled.tables import Table, open_table
+from bertsmith.data.labelled.values import NEARLY_ALL
 from bertsmith.errors import TextError
 
 CONTEXT_COLUMNS = ("context", "passage", "paragraph")
 QUESTION_COLUMNS = ("question", "query")
+ANSWER_COLUMNS, START_COLUMN = ("answers", "answer", "answer_text"), "answer_start"
 HEADINGS = frozenset((*CONTEXT_COLUMNS, *QUESTION_COLUMNS, "answers", "id"))
+VERDICTS = {"yes", "no", "true", "false", "maybe", "unknown"}  # classes, though a passage may have the word
 
 ARTICLES, PARAGRAPHS, BROKEN = "articles without paragraphs", "paragraphs without text", "broken questions"
 UNANSWERED = "questions without a list of answers"
@@ -23,7 +28,7 @@ ANSWER_NOT_FOUND = "answers that are not in the passage"
 NO_ANSWER_FOUND = "questions none of whose answers is in the passage"
 
 Asked = tuple[list[Question], str]  # the questions, and a description
-RawAnswer = tuple[str, int]  # an answer's text and its `answer_start`
+RawAnswer = tuple[str, int | None]  # an answer's text and its `answer_start`
 
 
 def read(source: Source, dropped: BadRows) -> Asked:
@@ -43,10 +48,13 @@ def read(source: Source, dropped: BadRows) -> Asked:
 
 
 def from_rows(table: Table, dropped: BadRows) -> Asked:
-    """The questions of a table: question, context, and answers with their texts and starts, as in `datasets`."""
+    """The questions of a table: question, context, and answers with their texts and starts, as in `datasets`.
+
+    An answer may be a text alone, with its start in a column of its own, or without one.
+    """
     context, question = _column(table, CONTEXT_COLUMNS), _column(table, QUESTION_COLUMNS)
-    answers = _column(table, ("answers", "answer"))
-    others = [name for name in ("id", "is_impossible") if name in table.columns]
+    answers = _column(table, ANSWER_COLUMNS)
+    others = [name for name in ("id", "is_impossible", START_COLUMN) if name in table.columns]
     reader = QuestionReader(dropped)
     questions = list[Question]()
     for location, row in table.rows((context, question, answers, *others), dropped):
@@ -63,7 +71,8 @@ class QuestionReader:
     """Parses records of questions, and relocates answers with a wrong `answer_start`."""
 
     def __init__(self, dropped: BadRows) -> None:
-        self.dropped, self.relocated, self.seen = dropped, 0, 0
+        self.dropped, self.seen = dropped, 0
+        self.relocated, self.without_start = 0, 0  # answers
 
     def question(self, record: Any, context: str, location: str) -> Question | None:
         """The question in a record; None if it is dropped."""
@@ -96,15 +105,18 @@ class QuestionReader:
         """The numbers of questions, of unanswerable ones and of relocated answers."""
         without = sum(not question.answers for question in questions)
         relocated = f", answers found elsewhere in their passage: {self.relocated:,}" if self.relocated else ""
-        return f"{len(questions):,} in all, without an answer: {without:,}{relocated}"
+        first = f", answers without a start, found by their text: {self.without_start:,}" if self.without_start else ""
+        return f"{len(questions):,} in all, without an answer: {without:,}{relocated}{first}"
 
-    def _locate(self, text: str, start: int, context: str, location: str) -> Answer | None:
-        if start < 0 or not context.startswith(text, start):
-            start = _nearest(text, start, context)
-            if start < 0:
+    def _locate(self, text: str, start: int | None, context: str, location: str) -> Answer | None:
+        if start is None or start < 0 or not context.startswith(text, start):
+            nearest = _nearest(text, start or 0, context)
+            if nearest < 0:
                 self.dropped.drop(ANSWER_NOT_FOUND, location, f"the answer '{text[:60]}' does not stand in the passage")
                 return None
-            self.relocated += 1
+            self.relocated += start is not None
+            self.without_start += start is None
+            start = nearest
         return Answer(text=text, start=start)
 
 
@@ -138,6 +150,9 @@ def _raw_answers(record: dict[str, Any]) -> list[RawAnswer] | None:
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
             raise ValueError("has answers without as many texts as starts")
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    if isinstance(answers, str):  # of a table
+        start = str(record.get(START_COLUMN) or "")
+        return [(answers, int(start) if start.isdecimal() else None)] if answers.strip() else None
     if answers is None or (answers == [] and impossible is False):
         return None
     if not isinstance(answers, list):
@@ -172,9 +187,19 @@ def _is_record(line: str) -> bool:
         return False
 
 
+def has_questions(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a table is questions about passages: it has `answers`, or nearly every answer is in its passage."""
+    context, question = (find_column(known, columns) for known in (CONTEXT_COLUMNS, QUESTION_COLUMNS))
+    answer = find_column(ANSWER_COLUMNS, columns)
+    if not (context and question and answer) or answer.casefold() == ANSWER_COLUMNS[0]:
+        return bool(context and question and answer)
+    answered = [(cell, str(row[context])) for row in rows if isinstance(cell := row[answer], str) and cell.strip()]
+    found = sum(cell in passage and cell.casefold() not in VERDICTS for cell, passage in answered)
+    return bool(answered) and found >= NEARLY_ALL * len(answered)
+
+
 def _column(table: Table, known: tuple[str, ...]) -> str:
-    found = next((name for name in known if name in table.columns), None)
-    if found is None:
-        fact = f"has no column '{known[0]}', but {', '.join(table.columns) or 'none'}"
-        raise TextError(table.name, fact, "Questions need the columns question, context and answers")
-    return found
+    if found := find_column(known, table.columns):
+        return found
+    fact = f"has no column '{known[0]}', but {', '.join(table.columns) or 'none'}"
+    raise TextError(table.name, fact, "Questions need the columns question, context and answers")

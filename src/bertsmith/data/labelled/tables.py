@@ -37,6 +37,13 @@ class Table:
     def name(self) -> str:
         return self.source.name
 
+    def describe(self) -> str:
+        """What goes not without saying: no header, or another delimiter than the file's ending says; in brackets."""
+        facts = [] if self.has_header else ["there is no header"]
+        if self.delimiter != delimited.OWN_DELIMITERS.get(self.source.kind, ""):
+            facts.append("cells separated by " + ("tabs" if self.delimiter == "\t" else f"'{self.delimiter}'"))
+        return f" ({', '.join(facts)})" if facts else ""
+
     def column(self, name: str) -> str:
         """A column as the file spells it, by a name in any case or by its number."""
         alike = [known for known in self.columns if known.casefold() == name.casefold()]
@@ -50,8 +57,9 @@ class Table:
         """The wanted columns of every row that can be read."""
         raw_rows, file = _raw_rows(self.source, self.delimiter, wanted), self.name
         cells = [(name, self.columns.index(name)) for name in wanted if name in self.columns]
+        record = ": record " if _is_list(self.source) else ":"  # which is no line
         for number, values, fault in islice(raw_rows, 1 if self.delimiter and self.has_header else 0, None):
-            location = f"{file}:{number}"
+            location = f"{file}{record}{number}"
             if fault and not (isinstance(values, list) and dropped.keeps(fault)):
                 dropped.drop(fault, location)
             elif isinstance(values, dict):
@@ -127,8 +135,13 @@ def _raw_rows(source: Source, delimiter: str = "", wanted: Sequence[str] = ()) -
     return _json_rows(source)
 
 
+def _is_list(source: Source) -> bool:
+    """Whether a file is one JSON list of its rows."""
+    return source.kind == ".json" and first_line(source).lstrip()[:1] == "["
+
+
 def _json_rows(source: Source) -> Iterator[RawRow]:
-    if source.kind == ".json" and first_line(source).lstrip()[:1] == "[":
+    if _is_list(source):
         for number, record in enumerate(parse_json(read_text(source), source.name), 1):
             yield (number, record, "") if isinstance(record, dict) else (number, {}, NOT_AN_OBJECT)
         return

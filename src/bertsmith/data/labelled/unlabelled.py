@@ -37,7 +37,6 @@ from bertsmith.data.labelled.sources import find_source
 from bertsmith.data.labelled.tables import TABLE_SUFFIXES, Table, open_table
 from bertsmith.errors import TextError
 
-CONLL_SUFFIXES = (".conll", ".conll2003", ".conllu", ".bio", ".iob", ".iob2", ".ner")
 UNPACKED_FIRST = 1 << 25  # bytes of a compressed file that is checked whole before a model reads it: takes seconds
 TRAINED_TO = {
     "classify": "to classify texts",
@@ -99,7 +98,7 @@ def is_text(name: str) -> bool:
     if name == "-" or not any(map(str.isspace, name.strip())):
         return False
     endings = [ending.lower() for ending in Path(name).suffixes if ending.lower() not in COMPRESSIONS]
-    named = endings and endings[-1] in (*TABLE_SUFFIXES, *CONLL_SUFFIXES, treebank.TREEBANK_SUFFIX)
+    named = endings and endings[-1] in (*TABLE_SUFFIXES, *conll.CONLL_SUFFIXES, treebank.TREEBANK_SUFFIX)
     try:
         return not named and not Path(name).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
@@ -139,9 +138,9 @@ def _read_inputs(name: str, trained_on: TrainedOn, notify: Notify) -> Iterator[I
         yield from treebank.read(file, BadRows("fail"))[0]
         return
     table = file.kind in (".jsonl", ".ndjson", ".json", ".parquet", ".csv")
-    if not table and (file.kind in CONLL_SUFFIXES or trained_on.kind == "tag"):
+    if not table and (file.kind in conll.CONLL_SUFFIXES or trained_on.kind == "tag"):
         lines = [line for _, line, _ in islice(read_lines(file), CONLL_PEEK_LINES)]
-        if file.kind in CONLL_SUFFIXES or is_conll(lines, trained_on.tags):
+        if file.kind in conll.CONLL_SUFFIXES or is_conll(lines, trained_on.tags):
             if trained_on.kind != "tag":
                 raise _wrong_task_error(name, "words with tags", trained_on.kind)
             yield from sentences(((number, line) for number, line, _ in read_lines(file)), name, trained_on)
@@ -225,7 +224,7 @@ def _text_columns(table: Table, trained_on: TrainedOn, *, single: bool) -> tuple
         return tuple(free)
     if table.source.kind in (".jsonl", ".ndjson", ".json") and not trained_on.texts:
         return ()
-    columns = ", ".join(table.columns) + ("" if table.has_header else " (there is no header)")
+    columns = ", ".join(table.columns) + table.describe()
     remedy = f"Name them {_listed(trained_on.texts)}, as in training" if trained_on.texts else "Name one 'text'"
     raise TextError(table.name, f"which columns hold the texts cannot be guessed from {columns}", remedy)
 

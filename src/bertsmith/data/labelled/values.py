@@ -1,10 +1,14 @@
 """Values of cells in labelled tables: missing, a number, a flag (0 or 1), or several labels."""
 
+import re
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, isinf
 from typing import Any
 
 MISSING = {"", "nan", "<na>", "null"}  # as pandas and databases write a missing value
+WHOLE = re.compile(r"(-?\d+)\.0")  # as pandas writes a whole number in a column with gaps
+DECIMAL_COMMA, THOUSANDS = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+NEARLY_ALL = 0.9  # share of the cells
 TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}
 
 
@@ -21,6 +25,33 @@ def is_number(value: Any) -> bool:
         return not isinstance(value, bool) and isfinite(float(value))
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def is_infinite(value: Any) -> bool:
+    """Whether a value is an infinite number, or its text: inf, or 1e400."""
+    try:
+        return not isinstance(value, bool) and isinf(float(value))
+    except OverflowError:
+        return True
+    except (TypeError, ValueError):
+        return False
+
+
+def has_decimal_commas(values: Sequence[Any]) -> bool:
+    """Whether a column writes 0,5 for 0.5: most cells have one comma, and nearly all are numbers.
+
+    1,234 may be a thousand: one cell at least must be none.
+    """
+    cells = [value.strip() if isinstance(value, str) else value for value in values if not is_missing(value)]
+    commas = [cell for cell in cells if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell)]
+    numbers = len(commas) + sum(map(is_number, cells))
+    most = 2 * len(commas) > len(cells) and numbers >= NEARLY_ALL * len(cells)
+    return most and not all(map(THOUSANDS.fullmatch, commas))
+
+
+def with_decimal_point(value: Any) -> Any:
+    """The cell of a column with decimal commas as others write it."""
+    return value.replace(",", ".") if isinstance(value, str) else value
 
 
 def parse_flag(value: Any) -> bool | None:
@@ -44,3 +75,9 @@ def split_labels(value: Any, separator: str | None) -> list[Any]:
 def _unquoted(parts: Sequence[str]) -> list[str]:
     bare = (part.strip() for part in parts)
     return [part[1:-1] if len(part) > 1 and part[0] == part[-1] and part[0] in "\"'" else part for part in bare if part]
+
+
+def list_of_endings(value: Any) -> list[Any]:
+    """The texts in a list, or in a record with a list named `text`; none in another cell."""
+    inside = value.get("text") if isinstance(value, dict) else value
+    return inside if isinstance(inside, list) else []

@@ -1,5 +1,7 @@
 """word2vec in Numba against its plain twin in float64."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +20,24 @@ pytestmark = pytest.mark.slow("Numba compiles")
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 LENGTHS = [5, 1, 30, 12, 40, 1, 2]
+
+
+def test_threads_of_numba_leave_those_of_torch_alone() -> None:
+    """With another number torch's sums have other last bits. In a new process, since threads start once."""
+    script = (
+        "import torch; torch.set_num_threads(1); torch.get_num_threads()\n"
+        "from bertsmith.nn.kernels import word2vec_cpu\n"
+        "import numpy as np\n"
+        "assert torch.get_num_threads() == 1\n"
+        "tables = [np.zeros((9, 8), np.float32) for _ in range(2)]\n"
+        "words, window = np.ones((1, 2, 6), np.int64), np.ones((1, 2, 4, 6), np.bool_)\n"
+        "counts, negatives = np.ones((1, 8, 1), np.float32), np.array([[2, 3, 4, 5]])\n"
+        "word2vec_cpu.update(*tables, words, window, counts, negatives, learning_rate=0.1, kind='skip-gram',\n"
+        "    negatives=2, max_step=1.0, threads=2)\n"
+        "assert torch.get_num_threads() == 1"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def tables(width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,11 +16,12 @@ from typing import Any, Literal, no_type_check
 
 import numba
 import numpy as np
+import torch
 from jaxtyping import Bool, Float32, Int64
 from numba import prange
 
 UNROLL = 4  # rows on either side that `_products` and `_gather` take in one loop
-PROCESSORS = numba.get_num_threads()
+PROCESSORS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # numba's function starts its threads
 
 FLOAT = np.float32
 MINUS_LOG2_E = FLOAT(-1 / np.log(2))  # exp(-x) is 2 ** (x * MINUS_LOG2_E)
@@ -46,7 +47,9 @@ def update(
 ) -> None:
     """Steps of SGD on both tables, block by block; the update of a negative sample is at most `max_step` long."""
     cores = min(threads, PROCESSORS)
+    before = torch.get_num_threads()
     numba.set_num_threads(cores)
+    torch.set_num_threads(before)  # Numba's threads set the number of OpenMP's as they start, and torch has the same
     (_, tiles, tile, wide), shared, width = in_window.shape, negative_ids.shape[1], inputs.shape[1]
     padded = -(-shared // UNROLL) * UNROLL
     shapes = (tiles, tile, width), (tiles, wide, width), (padded, width), (tiles * tile, width), (tiles * tile, padded)

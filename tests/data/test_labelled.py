@@ -133,7 +133,8 @@ def test_one_letter_that_most_rows_have_shows_another_encoding(tmp_path: Path) -
 def test_a_header_with_one_letter_that_is_not_utf8_is_decoded_and_its_rows_are(text: str, tmp_path: Path) -> None:
     rows = "\n".join(f"{text} {number};{('gut', 'schlecht')[number % 2]}" for number in range(12))
     found = of(tmp_path / "a.csv", "Erzählung;Urteil\n".encode("latin-1") + rows.encode(), "classify")
-    assert found.description == "texts from 'Erzählung', label from 'Urteil'; read as cp1252, not UTF-8"
+    columns = "texts from 'Erzählung', label from 'Urteil' (cells separated by ';')"
+    assert found.description == f"{columns}; read as cp1252, not UTF-8"
     assert len(found.examples) == 12
     assert text in str(found.examples[0])
 

@@ -202,7 +202,8 @@ def test_glue_has_t5s_prompts_and_glues_metrics(
     assert result["headline"] == ("spearman" if name == "STS-B" else settings["metric"])
     model = bertsmith.load(tmp_path / "out" / "model")
     assert model.objective.labels == (() if name == "STS-B" else ("0", "1"))  # type: ignore[attr-defined]
-    assert list(model.predict([("a cat", "a dog")])[0]) == ["text", "number" if name == "STS-B" else "label"]
+    given = "a cat" if name == "SST-2" else ("a cat", "a dog")
+    assert list(model.predict([given])[0]) == ["text", "number" if name == "STS-B" else "label"]
 
 
 def test_a_t5_learns_text_to_text_and_others_the_task_of_the_file(base: Path, data: Path, tmp_path: Path) -> None:

@@ -144,6 +144,7 @@ def test_a_kernel_compiles_with_the_types_of_a_compiled_step(
         assert not re.search(r"(add|sub|mul|fma|div)\S*\.f64", ptx), kernel.__name__  # in double precision
 
 
+@pytest.mark.slow("Triton compiles")
 def test_the_kernels_of_muon_compile(launched: list[Launch]) -> None:
     matrices, factor = torch.randn(2, 48, 64), torch.tensor(0.9)
     muon.nesterov_momentum(matrices, matrices.clone(), matrices.bfloat16(), factor, 0.95)

@@ -84,7 +84,7 @@ def build(values: Mapping[str, Any], kind: type[C], location: str) -> C:
         if "table" in known[key].metadata:
             arguments[key] = _build_component(value, known[key].metadata["table"], f"{location} [{key}]")
         else:
-            arguments[key] = _convert(value, hints[key], key, location)
+            arguments[key] = convert(value, hints[key], key, location)
     for name, part in known.items():
         if name not in arguments and part.default is MISSING and part.default_factory is MISSING:
             raise RecipeError(location, f"'{name}' is missing", "Add it to the recipe or give it as an override")
@@ -155,7 +155,7 @@ def _build_component(value: Any, table: Mapping[str, Any], location: str) -> Com
         for key in rest:
             if key not in known:
                 raise RecipeError(location, f"unknown key '{key}'", suggest(key, known))
-        changes = {key: _convert(part, hints[key], key, location) for key, part in rest.items()}
+        changes = {key: convert(part, hints[key], key, location) for key, part in rest.items()}
         return Component(kind, _with_location(lambda: replace(entry, **changes), location))
     return Component(kind, build(rest, entry.Config, location))
 
@@ -171,7 +171,7 @@ def _with_location(make: Any, location: str) -> Any:
 _TYPE_NAMES: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-def _convert(value: Any, hint: Any, key: str, location: str) -> Any:
+def convert(value: Any, hint: Any, key: str, location: str) -> Any:
     """The value as the type of the dataclass's field, or an error that names the expected type."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
@@ -187,7 +187,7 @@ def _convert(value: Any, hint: Any, key: str, location: str) -> Any:
         kinds = get_args(hint)
         if kinds[-1] is not Ellipsis and len(value) != len(kinds):
             raise RecipeError(f"{location} {key}", f"expected {len(kinds)} values, got {value!r}")
-        return tuple(_convert(part, kinds[0], key, location) for part in value)
+        return tuple(convert(part, kinds[0], key, location) for part in value)
     if is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise RecipeError(f"{location} {key}", "is not a section")
@@ -204,10 +204,10 @@ def _convert(value: Any, hint: Any, key: str, location: str) -> Any:
 def _convert_any(value: Any, hints: list[Any], key: str, location: str) -> Any:
     for hint in hints[:-1]:
         try:
-            return _convert(value, hint, key, location)
+            return convert(value, hint, key, location)
         except BertsmithError:
             continue
-    return _convert(value, hints[-1], key, location)
+    return convert(value, hints[-1], key, location)
 
 
 def _to_dict(value: Any) -> Any:

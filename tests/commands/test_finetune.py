@@ -712,7 +712,7 @@ def test_a_file_that_is_not_utf8_says_so(base: Path, tmp_path: Path) -> None:
     path = table(tmp_path / "train.csv", 20, 0)
     path.write_bytes(path.read_bytes() + "schöne cat,purr\n".encode("latin-1"))
     lines = task_data.summary_lines(task_data.read(recipe(base, path, tmp_path / "out")))
-    assert lines[1] == "  left out: 1 rows with bad bytes (the file is not UTF-8: save it as UTF-8)"
+    assert lines[1] == "  left out: 1 row with bad bytes (the file is not UTF-8: save it as UTF-8)"
 
 
 # ------------------------------------------------------------------------------------------------- other tasks

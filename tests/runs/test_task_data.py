@@ -33,7 +33,7 @@ def test_a_bad_row_is_skipped_and_counted_or_refused(on_bad_row: str, torn: Path
     if on_bad_row == "skip":
         data = task_data.read(recipe)
         assert len(data.train.examples) + len(data.dev.examples) == 19
-        assert "left out: 1 rows" in "\n".join(task_data.summary_lines(data))
+        assert "left out: 1 row " in "\n".join(task_data.summary_lines(data))
     else:
         with pytest.raises(BertsmithError, match=r"train\.csv:21: "):
             task_data.read(recipe)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from bertsmith import config
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.inference.inputs import short_repr
 
@@ -28,7 +29,7 @@ FINETUNE_KEYS = {name: key for name, key in PRETRAIN_KEYS.items() if name not in
     "teacher": "teacher",
 }
 LENGTHS = ("steps", "epochs", "budget")  # of a run
-PLAIN = {int: "a whole number", float: "a number", str: "a text", bool: "True or False", types.NoneType: "None"}
+PLAIN = {int, float, str, bool, types.NoneType}
 
 
 def as_paths(given: Any, name: str) -> list[str]:
@@ -100,10 +101,8 @@ def check_options(options: Mapping[str, Any], *takers: Callable[..., Any]) -> No
 
 
 def _check_type(name: str, value: Any, hint: Any) -> None:
-    """Refuse a value of another type than an option has, where that is a number, a text, a switch or None."""
+    """Refuse a value of another type than an option has, where that is a number, a text or a switch."""
     wanted = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    if not set(wanted) <= PLAIN.keys():
-        return
-    accepted = {*wanted, int} if float in wanted else set(wanted)
-    if type(value) not in accepted and not (isinstance(value, str) and str in accepted):
-        raise RecipeError(name, f"is {short_repr(value)}", f"Give {' or '.join(PLAIN[one] for one in wanted)}")
+    optional = value is None and types.NoneType in wanted
+    if set(wanted) <= PLAIN and not optional:
+        config.convert(value, hint, name, "option")

@@ -12,6 +12,7 @@ from rich.table import Table
 from bertsmith import config, files, terminal
 from bertsmith.commands.evaluate_images import RESULT, check_folder, evaluate_images
 from bertsmith.data.labelled import glue, reader, splits
+from bertsmith.data.labelled.bad_rows import count_dropped
 from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
 from bertsmith.data.labelled.examples import Example, Kind, Sentence
 from bertsmith.data.labelled.mismatch import kind_of, mismatch
@@ -127,7 +128,7 @@ def evaluate_model(
     read, path = _read(data, type(task).file_kind(task.config), settings, source)
     lines = [f"Of {data}: {splits.describe(path)}"] if data.is_dir() else []
     lines.append(f"{terminal.count_of(len(read.examples), 'example')}: {read.description}")
-    lines += [f"  left out: {count:,} {reason}" for reason, count in read.dropped.items()]
+    lines += [f"  left out: {count_dropped(count, reason)}" for reason, count in read.dropped.items()]
     own = Prior.of(read.examples, source="this file")
     names = _match_labels(task.labels, own, path)
     if renamed := {one: other for one, other in names.items() if one != other}:
@@ -274,7 +275,7 @@ def _result(findings: dict[str, Any], loaded: Model, path: Path, read: LabelledD
     headline = next(iter(metrics))
     summary = {name: {"mean": one, "deviation": 0.0, "low": None, "high": None} for name, one in metrics.items()}
     lines = [f"{terminal.count_of(len(read.examples), 'example')}: {read.description}"]
-    lines += [f"left out: {count:,} {reason}" for reason, count in read.dropped.items()]
+    lines += [f"left out: {count_dropped(count, reason)}" for reason, count in read.dropped.items()]
     protocol = {
         "model": str(loaded.path),
         "measured_on": str(path),

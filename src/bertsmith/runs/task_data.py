@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bertsmith import files, terminal
 from bertsmith.data.labelled import glue, parallel, reader
+from bertsmith.data.labelled.bad_rows import count_dropped
 from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.reader import LabelledData
@@ -178,8 +179,8 @@ def build_task(recipe: FineTune, shape: NetworkConfig, data: TaskData) -> Task:
     task = TASKS[kind](build_network(shape), recipe.task.settings, data.labels)
     if isinstance(task, SequenceClassification):
         task.check_classes()
-    if isinstance(task, SequenceClassification) and task.config.class_weights == "balanced":
-        task.set_class_weights(one.label for one in data.train.examples if isinstance(one, Example))
+        if task.config.class_weights == "balanced":
+            task.set_class_weights(one.label for one in data.train.examples if isinstance(one, Example))
     return task
 
 
@@ -190,7 +191,7 @@ def summary_lines(data: TaskData) -> list[str]:
         lines.append(f"{terminal.count_of(len(part.examples), f'{name} example')}: {part.description}")
         for reason, count in part.dropped.items():
             remedy = " (the file is not UTF-8: save it as UTF-8)" if reason == reader.NOT_UTF8 else ""
-            lines += [f"  left out: {count:,} {reason}{remedy}"] if count else []
+            lines += [f"  left out: {count_dropped(count, reason)}{remedy}"] if count else []
     return lines
 
 

@@ -46,6 +46,14 @@ class BadRows:
         self.counts[reason] += 1
 
 
+def count_dropped(count: int, reason: str) -> str:
+    """So many rows and why they were dropped: `1 row without text`, `2 rows without text`."""
+    if count == 1:
+        noun, _, rest = reason.partition(" ")
+        reason = f"{noun.removesuffix('s')} {rest.replace('that are', 'that is')}"
+    return f"{count:,} {reason}"
+
+
 def find_fault(value: Any) -> str:
     """The fault of a text, or of one inside a list or a record: a NUL, a lone surrogate, or none (empty)."""
     left = [value]

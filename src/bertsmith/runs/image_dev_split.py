@@ -37,7 +37,7 @@ def hold_out(whole: LabelledImages) -> tuple[LabelledImages, LabelledImages, str
 
 
 def duplicates(train: LabelledImages, dev: LabelledImages) -> Iterator[str]:
-    """What is to be said of identical images: copies in training, in both parts, and of different classes."""
+    """Warnings about identical images: copies in training, in training and dev, and under different labels."""
     if copies := len(train) - len(np.unique(train.digests)):
         yield f"duplicates: {terminal.count_of(copies, 'training image')} identical to another"
     if shared := int(np.isin(dev.digests, train.digests).sum()):

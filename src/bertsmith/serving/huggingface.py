@@ -23,7 +23,7 @@ Record = dict[str, str]
 PIPELINE = "/pipeline/"  # /models/mine/pipeline/feature-extraction names the task
 AGGREGATIONS = ("none", "simple", "first", "average", "max")
 GENERATION = [name for name in schemas.GenerateBody.__struct_fields__ if name not in ("inputs", "model")]
-AS_EVER: dict[str, Any] = {  # parameters that ask for what is done anyway, which some clients send by default
+NO_CHANGE: dict[str, Any] = {  # parameters at the values that are always used; some clients send them by default
     "truncation_direction": "right",
     "encoding_format": "float",
     "details": False,
@@ -211,7 +211,7 @@ async def text_generation(request: Request, model: FrontModel, body: InferenceBo
 def _parameters(body: InferenceBody, *known: str) -> dict[str, Any]:
     """The parameters of a task; others are refused, since leaving them out would change the answer unseen."""
     asked = {name: value for name, value in body.parameters.items() if value is not None}
-    given = {name: value for name, value in asked.items() if name not in AS_EVER or value != AS_EVER[name]}
+    given = {name: value for name, value in asked.items() if name not in NO_CHANGE or value != NO_CHANGE[name]}
     if unknown := [name for name in given if name not in known]:
         remedy = f"Known: {', '.join(known)}" if known else "Leave it out"
         raise RequestError(422, f"parameters.{unknown[0][:40]}", "is not supported", remedy)

@@ -26,7 +26,7 @@ def list_part(
     """The images of a part of a folder or of a table; a path without parts is of `train` as a whole."""
     if path.is_dir():
         folder = part_folder(path, part)
-        if part != "train" and folder is None:  # the whole folder would be what was trained on
+        if part != "train" and folder is None:  # not the whole folder: it holds the training images
             raise TextError(path, f"has no folder '{part}'", "Put some images of each class into one")
         folder = folder or path
         table = metadata_table(folder, columns[1]) if labelled else None

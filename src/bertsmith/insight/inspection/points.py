@@ -163,7 +163,7 @@ def _last_layer(subject: Subject, text: str) -> tuple[Tensor, Inputs]:
 
 
 def _occurrence_vector(subject: Subject, text: str, span: tuple[int, int]) -> Tensor:
-    """The mean vector of a word's tokens; of a long text, what stands around the word is read."""
+    """The mean vector of a word's tokens; of a long text, only a window of tokens around the word is read."""
     begin, end = _window(subject, text, span)
     states, inputs = _last_layer(subject, text[begin:end])
     inside = [
